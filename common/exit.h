@@ -1,0 +1,39 @@
+// Exit k: the read-out after explorer E_k. Adapter (non-final depths that have one), final norm, head, ranking.
+#pragma once
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "common/adapter.h"
+#include "common/head.h"
+#include "common/token.h"
+
+namespace dex {
+
+// What one exit answers for one row.
+struct ExitAnswer {
+  std::vector<Token> tokens;         // best first, `width` of them
+  std::vector<float> probabilities;  // of tokens
+  std::vector<float> asked;          // probabilities of the ids asked for, in their order
+  float gap = 0;                     // best logit minus second best
+  std::uint64_t hash = 0;            // of the bits of the row's logits
+};
+
+class Exit {
+ public:
+  // `adapter` may be null. Both must outlive the exit.
+  Exit(const Head& head, const Adapter* adapter, int depth);
+
+  // asked[i] are ids whose probability row i wants. NaN logits are Error(bug) naming depth and position.
+  std::vector<ExitAnswer> read(const at::Tensor& h_RD, int width, const std::vector<std::vector<Token>>& asked,
+                               const std::vector<std::int32_t>& positions, Workers& workers) const;
+  int depth() const { return depth_; }
+
+ private:
+  const Head& head_;
+  const Adapter* adapter_;
+  int depth_;
+};
+
+}  // namespace dex

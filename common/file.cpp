@@ -1,0 +1,95 @@
+#include "common/file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "common/error.h"
+
+namespace dex {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Closes on every path out; release() hands the descriptor to a checked close.
+class Descriptor {
+ public:
+  Descriptor(const fs::path& path, int flags) : path_(path), fd_(open(path.c_str(), flags | O_CLOEXEC, 0644)) {
+    require(fd_ >= 0, ExitCode::io, "{}: cannot be opened: {}", path.string(), std::strerror(errno));
+  }
+  ~Descriptor() { if (fd_ >= 0) close(fd_); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  void write_all(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t done = write(fd_, bytes.data(), bytes.size());
+      if (done < 0 && errno == EINTR) continue;
+      require(done >= 0, ExitCode::io, "{}: cannot be written: {}", path_.string(), std::strerror(errno));
+      bytes.remove_prefix(static_cast<std::size_t>(done));
+    }
+  }
+  void sync() {
+    require(fsync(fd_) == 0, ExitCode::io, "{}: cannot be synced: {}", path_.string(), std::strerror(errno));
+  }
+  int fd() const { return fd_; }
+
+ private:
+  fs::path path_;
+  int fd_;
+};
+
+fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+
+}  // namespace
+
+std::string read_file(const fs::path& path) {
+  require(fs::exists(path), ExitCode::usage, "{}: no such file", path.string());
+  require(fs::is_regular_file(path), ExitCode::usage, "{}: not a file", path.string());
+  const Descriptor file(path, O_RDONLY);
+  std::string bytes;
+  bytes.reserve(static_cast<std::size_t>(fs::file_size(path)));
+  char buffer[1 << 16];
+  for (;;) {
+    const ssize_t got = read(file.fd(), buffer, sizeof buffer);
+    if (got < 0 && errno == EINTR) continue;
+    require(got >= 0, ExitCode::io, "{}: cannot be read: {}", path.string(), std::strerror(errno));
+    if (got == 0) return bytes;
+    bytes.append(buffer, static_cast<std::size_t>(got));
+  }
+}
+
+void write_file(const fs::path& path, std::string_view bytes) {
+  const fs::path temporary = path.string() + ".tmp-" + std::to_string(getpid());
+  try {
+    Descriptor file(temporary, O_WRONLY | O_CREAT | O_TRUNC);
+    file.write_all(bytes);
+    file.sync();
+    rename_durably(temporary, path);
+  } catch (...) {
+    unlink(temporary.c_str());
+    throw;
+  }
+}
+
+void sync_file(const fs::path& path) { Descriptor(path, O_RDONLY).sync(); }
+void sync_directory(const fs::path& directory) { Descriptor(directory, O_RDONLY | O_DIRECTORY).sync(); }
+
+void rename_durably(const fs::path& from, const fs::path& to) {
+  require(rename(from.c_str(), to.c_str()) == 0, ExitCode::io, "{}: cannot be renamed to {}: {}", from.string(),
+          to.string(), std::strerror(errno));
+  sync_directory(parent_of(to));
+}
+
+void make_directory(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  require(!error && fs::is_directory(path), ExitCode::io, "{}: cannot be made a directory: {}", path.string(),
+          error ? error.message() : "something else stands there");
+  require(access(path.c_str(), W_OK) == 0, ExitCode::io, "{}: cannot be written to: {}", path.string(),
+          std::strerror(errno));
+}
+
+}  // namespace dex

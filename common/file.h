@@ -1,0 +1,24 @@
+// Whole files, read and written so that a reader never meets half of one.
+#pragma once
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace dex {
+
+// Throws Error(usage) when the path is missing, Error(io) when it cannot be read.
+std::string read_file(const std::filesystem::path& path);
+
+// Writes path under a temporary name beside it, fsyncs, renames, fsyncs the directory. On failure nothing is left behind
+// and Error(io) names path and errno.
+void write_file(const std::filesystem::path& path, std::string_view bytes);
+
+// The steps of write_file for writers that fill the file themselves (HDF5, safetensors).
+void sync_file(const std::filesystem::path& path);
+void sync_directory(const std::filesystem::path& directory);
+void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to);  // rename, then sync the parent
+
+// A writable directory at `path`, made if absent. Throws Error(io) naming path and errno.
+void make_directory(const std::filesystem::path& path);
+
+}  // namespace dex

@@ -1,0 +1,34 @@
+// A frozen model cut at an explored depth set.
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/config.h"
+#include "common/depth_set.h"
+#include "common/head.h"
+#include "common/stage.h"
+#include "common/tokenizer.h"
+
+namespace dex {
+
+struct Model {
+  ModelConfig config;
+  DepthSet depths;
+  Dtype dtype;
+  std::string fingerprint;               // of config and weights; adapters name the model they belong to by it
+  std::unique_ptr<Tokenizer> tokenizer;  // null when the directory has none (ids in, ids out)
+  std::unique_ptr<Embedding> embedding;
+  std::vector<Stage> stages;             // one per depth
+  std::unique_ptr<Head> head;
+  std::vector<Token> stop_ids;           // ascending
+
+  static Model load(const std::filesystem::path& dir, const DepthSet& depths, Dtype dtype);
+};
+
+// SHA-256 over the config's numbers and every tensor's name, type, shape and a sample of its bytes: cheap at any size,
+// and different when weights differ.
+std::string model_fingerprint(const ModelConfig& config, const WeightFile& weights);
+
+}  // namespace dex

@@ -1,0 +1,59 @@
+#include "common/progress.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace dex {
+namespace {
+constexpr int kBarWidth = 24;
+constexpr double kTerminalInterval = 0.1, kPlainInterval = 10.0;  // seconds between two drawings
+}  // namespace
+
+std::string clock_text(double seconds) {
+  const auto s = static_cast<std::int64_t>(std::max(0.0, seconds) + 0.5);
+  if (s >= 3600) return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+  return fmt::format("{}:{:02}", s / 60, s % 60);
+}
+
+Progress::Progress(std::string title, std::int64_t total, std::string unit)
+    : title_(std::move(title)), unit_(std::move(unit)), total_(total), start_(Clock::now()), drawn_(start_),
+      terminal_(isatty(fileno(stderr))) {}
+
+Progress::~Progress() {
+  if (!dirty_) return;
+  std::fputs((terminal_ ? "\r\033[K" + line(note_) : line(note_)).c_str(), stderr);
+  std::fputc('\n', stderr);
+}
+
+void Progress::update(std::int64_t done, const std::string& note) {
+  done_ = done;
+  note_ = note;
+  dirty_ = true;
+  const auto now = Clock::now();
+  const double since = std::chrono::duration<double>(now - drawn_).count();
+  if (since < (terminal_ ? kTerminalInterval : kPlainInterval)) return;
+  drawn_ = now;
+  std::fputs((terminal_ ? "\r\033[K" + line(note) : line(note) + "\n").c_str(), stderr);
+  std::fflush(stderr);
+}
+
+std::string Progress::line(const std::string& note) const {
+  const double elapsed = std::chrono::duration<double>(Clock::now() - start_).count();
+  std::string text = title_ + " ";
+  if (total_ > 0) {
+    const double share = std::clamp(static_cast<double>(done_) / static_cast<double>(total_), 0.0, 1.0);
+    const int full = static_cast<int>(share * kBarWidth);
+    text += fmt::format("[{}{}] {:3.0f}% {}/{} {}", std::string(full, '#'), std::string(kBarWidth - full, '.'),
+                        share * 100, done_, total_, unit_);
+    text += fmt::format("  {} elapsed", clock_text(elapsed));
+    if (share > 0 && share < 1) text += fmt::format(", {} left", clock_text(elapsed / share * (1 - share)));
+  } else {
+    text += fmt::format("{} {}  {} elapsed", done_, unit_, clock_text(elapsed));
+  }
+  return note.empty() ? text : text + "  " + note;
+}
+
+}  // namespace dex

@@ -1,0 +1,69 @@
+// Layers (d_{k-1}, d_k] of the frozen backbone: the one model that training and decoding run.
+#pragma once
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "common/config.h"
+#include "common/depth_set.h"
+#include "common/kv_cache.h"
+#include "common/safetensors.h"
+#include "common/token.h"
+#include "kernels/types.h"
+#include "kernels/workers.h"
+
+namespace dex {
+
+// Where the rows of one call stand. Row i sees positions [0, context_size[i]) of the context, then its branch rows
+// branch[branch_begin[i] .. branch_begin[i+1]) in position order, its own row last.
+struct RowLayout {
+  std::vector<std::int32_t> positions;   // (rows)
+  std::vector<std::int32_t> cache_rows;  // (rows): where each row's own K and V go
+  std::span<const std::int32_t> context;  // position -> cache row
+  std::vector<std::int32_t> context_size;  // (rows)
+  std::vector<std::int32_t> branch, branch_begin;
+  int rows() const { return static_cast<int>(positions.size()); }
+
+  // Rows at positions first .. first+count-1 of a context whose rows are their positions (prefill, teacher forcing).
+  static RowLayout contiguous(int first, int count, std::span<const std::int32_t> context);
+};
+
+struct LayerWeights {  // D hidden, F intermediate, Q = heads * head_dim, C = kv_heads * head_dim
+  at::Tensor input_norm, post_norm;   // (D) f32
+  at::Tensor qkv;                     // (Q + 2C, D) of dtype
+  at::Tensor out;                     // (D, Q) of dtype
+  at::Tensor gate_up;                 // (2F, D) of dtype
+  at::Tensor down;                    // (D, F) of dtype
+  at::Tensor q_norm, k_norm;          // (head_dim) f32, undefined when the family has none
+};
+
+class Stage {
+ public:
+  // Reads its own layers only. Shapes are checked by tensor name: Error(io) with the shape seen and the shape wanted.
+  Stage(const ModelConfig& config, LayerRange layers, const WeightFile& weights, Dtype dtype);
+
+  // x_RD (rows, hidden) f32, in place, with the decoder's row-invariant kernels: a row's bits do not depend on its
+  // neighbours. Writes the rows' K and V into the cache.
+  void forward(at::Tensor& x_RD, const RowLayout& layout, KvCache& cache, Workers& workers) const;
+
+  // Training: libtorch's own operators over sequences laid end to end, token t of x_TD belonging to sequence s when
+  // begin[s] <= t < begin[s+1]. Attention is causal inside each sequence. f32 in and out. No cache, no gradient.
+  at::Tensor forward_causal(const at::Tensor& x_TD, std::span<const std::int64_t> begin) const;
+
+  LayerRange range() const { return range_; }
+  const std::vector<LayerWeights>& layers() const { return layers_; }
+  const ModelConfig& config() const { return config_; }
+  Dtype dtype() const { return dtype_; }
+  KvCache make_cache(int capacity) const { return KvCache(config_, range_.size(), capacity, dtype_); }
+
+ private:
+  ModelConfig config_;
+  LayerRange range_;
+  Dtype dtype_;
+  std::vector<LayerWeights> layers_;
+  std::vector<float> inverse_frequencies_;
+};
+
+}  // namespace dex

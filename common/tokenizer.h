@@ -1,0 +1,61 @@
+// Text to ids and back. Two makes, chosen by the files of a model directory: tokenizer.json (byte-level BPE) and
+// tokenizer.model (SentencePiece). Thread-safe once loaded.
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/token.h"
+
+namespace dex {
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  // Ids of plain text, as the reference library gives them without special tokens. Control strings in the text stay
+  // text: no control id ever comes out. Invalid UTF-8 is an Error(usage).
+  virtual std::vector<Token> encode(std::string_view text) const = 0;
+
+  // As encode, but control strings such as <|im_end|> become their ids. For raw prompts, on request only.
+  virtual std::vector<Token> encode_with_controls(std::string_view text) const = 0;
+
+  // The text of ids, control ids left out. The dummy space that SentencePiece puts before a whole text is dropped only
+  // when `whole` is set. May end inside a UTF-8 sequence.
+  virtual std::string decode(std::span<const Token> ids, bool whole = true) const = 0;
+
+  virtual int size() const = 0;                                             // last id + 1
+  virtual bool is_control(Token id) const = 0;
+  virtual std::optional<Token> control_id(std::string_view text) const = 0;  // "</s>", "<|im_end|>", ...
+  virtual std::string text_of_id(Token id) const = 0;                       // the stored piece, for inspection
+
+  const std::string& digest() const { return digest_; }  // SHA-256 of the file it was read from
+
+ protected:
+  std::string digest_;
+};
+
+// Prefers tokenizer.json with a byte-level BPE model, then tokenizer.model. Throws Error(usage) naming the path, and says
+// when the file is a pointer or a web page instead.
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& model_dir);
+
+// Text as it grows, token by token: holds back bytes that do not yet end a UTF-8 sequence. The concatenation of all
+// add() and finish() results equals decode() of all ids (bytes that never become valid come out as U+FFFD).
+class TextStream {
+ public:
+  // `continuation`: the text goes on from a prompt, so the first token keeps its leading space.
+  TextStream(const Tokenizer& tokenizer, bool continuation);
+  std::string add(std::span<const Token> ids);
+  std::string finish();
+
+ private:
+  const Tokenizer& tokenizer_;
+  bool at_start_;
+  std::string held_;
+};
+
+}  // namespace dex

@@ -1,0 +1,28 @@
+// The best tokens of a row of logits with their probabilities.
+#pragma once
+#include <cstdint>
+
+#include "kernels/types.h"
+#include "kernels/workers.h"
+
+namespace dex {
+
+struct RankTokens {
+  const float* logits = nullptr;  // (rows, vocab)
+  int rows = 0, vocab = 0;
+  int width = 1;                          // how many to rank, 1 .. vocab
+  std::int32_t* tokens = nullptr;         // (rows, width): by logit descending, the lowest id first among equals
+  float* probabilities = nullptr;         // (rows, width): softmax over the row
+  const std::int32_t* asked = nullptr;    // ids whose probability is wanted too, per row
+  const std::int32_t* asked_begin = nullptr;  // (rows + 1)
+  float* asked_probabilities = nullptr;   // as asked
+  float* gaps = nullptr;                  // (rows): best logit minus second best
+  std::uint64_t* hashes = nullptr;        // (rows): of the bits of the row's logits
+  bool* has_nan = nullptr;                // (rows)
+};
+
+namespace cpu {
+void rank_tokens(const RankTokens& p, Workers& workers);
+}  // namespace cpu
+
+}  // namespace dex

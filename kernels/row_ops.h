@@ -1,0 +1,63 @@
+// Small per-row operators. Each row's bits depend on that row alone.
+#pragma once
+#include <cstdint>
+
+#include "kernels/types.h"
+#include "kernels/workers.h"
+
+namespace dex {
+
+struct RmsNorm {
+  const float* x = nullptr;       // (rows, size)
+  const float* weight = nullptr;  // (size)
+  float* y = nullptr;             // (rows, size); may be x
+  int rows = 0, size = 0;
+  float eps = 0;
+};
+
+// Half-split rotary embedding, in place: pairs (i, i + head_dim/2).
+struct Rope {
+  float* x = nullptr;                         // (rows, heads, head_dim)
+  const std::int32_t* positions = nullptr;    // (rows)
+  const float* inverse_frequencies = nullptr;  // (head_dim / 2)
+  int rows = 0, heads = 0, head_dim = 0;
+};
+
+struct SiluMultiply {
+  const float* gate = nullptr;  // (count)
+  const float* up = nullptr;    // (count); null means 1: plain SiLU
+  float* y = nullptr;           // (count); may be gate
+  std::int64_t count = 0;
+};
+
+// y += scale * x
+struct AddScaled {
+  const float* x = nullptr;
+  float* y = nullptr;
+  std::int64_t count = 0;
+  float scale = 1;
+};
+
+// Writes rows into a KV cache, rounded to its type.
+struct KvAppend {
+  const float* k = nullptr;             // (rows, row_size)
+  const float* v = nullptr;
+  const std::int32_t* cache_rows = nullptr;  // (rows)
+  void* keys = nullptr;                 // (capacity, row_size) of dtype
+  void* values = nullptr;
+  int rows = 0, row_size = 0;
+  Dtype dtype = Dtype::f32;
+};
+
+// float -> dtype, round to nearest even.
+void convert(const float* from, void* to, std::int64_t count, Dtype dtype);
+
+namespace cpu {
+void rms_norm(const RmsNorm& p);
+void rope(const Rope& p);
+void silu_multiply(const SiluMultiply& p);
+void add_scaled(const AddScaled& p);
+void kv_append(const KvAppend& p);
+}  // namespace cpu
+
+}  // namespace dex

@@ -1,0 +1,29 @@
+// Attention of rows over the committed context, then their trie ancestors, then themselves, in position order.
+#pragma once
+#include <cstdint>
+
+#include "kernels/types.h"
+#include "kernels/workers.h"
+
+namespace dex {
+
+struct TreeAttention {
+  const float* q = nullptr;      // (rows, heads, head_dim)
+  const void* keys = nullptr;    // (capacity, kv_heads, head_dim) of dtype
+  const void* values = nullptr;  // as keys
+  const std::int32_t* context = nullptr;       // position -> cache row
+  const std::int32_t* context_size = nullptr;  // (rows): the row sees positions [0, context_size)
+  const std::int32_t* branch = nullptr;        // cache rows that follow the context, per row, the row's own last
+  const std::int32_t* branch_begin = nullptr;  // (rows + 1): row i has branch[branch_begin[i] .. branch_begin[i+1])
+  float* out = nullptr;                        // (rows, heads, head_dim)
+  int rows = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  float scale = 1;
+  Dtype dtype = Dtype::f32;
+};
+
+namespace cpu {
+// The sums run over a row's keys by absolute position: a key counts the same from the context and from the branch.
+void tree_attention(const TreeAttention& p, Workers& workers);
+}  // namespace cpu
+
+}  // namespace dex

@@ -1,0 +1,25 @@
+// The threads one explorer computes with. Work is cut into parts by index; which thread takes a part never shows in the
+// result. Waiting threads block, they do not spin.
+#pragma once
+#include <functional>
+#include <memory>
+
+namespace dex {
+
+class Workers {
+ public:
+  explicit Workers(int threads);  // 1 runs everything on the caller
+  ~Workers();
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
+
+  int threads() const;
+  // Calls part(i) once for every i in [0, parts), then returns. Parts must not throw. One caller at a time.
+  void run(int parts, const std::function<void(int)>& part);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace dex
