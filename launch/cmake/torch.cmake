@@ -56,11 +56,14 @@ if(DEX_WITH_CUDA)
   set(CMAKE_CUDA_COMPILER ${DEX_NVCC})
   set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
   find_package(Torch REQUIRED PATHS ${DEX_TORCH_DIR} NO_DEFAULT_PATH)
+  set_target_properties(torch PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "")
   target_link_libraries(dex_torch INTERFACE ${TORCH_LIBRARIES})
   target_compile_definitions(dex_torch INTERFACE DEX_WITH_CUDA)
 else()
   # libtorch's own CMake package insists on nvcc, so a CPU build names the two libraries itself.
-  target_include_directories(dex_torch SYSTEM INTERFACE ${DEX_TORCH_DIR}/include)
   target_link_libraries(dex_torch INTERFACE ${DEX_TORCH_DIR}/lib/libtorch_cpu.so ${DEX_TORCH_DIR}/lib/libc10.so)
 endif()
+# Searched last: the wheel brings headers of fmt, too, newer than the fmt that spdlog was built with.
+target_compile_options(dex_torch INTERFACE "SHELL:-idirafter ${DEX_TORCH_DIR}/include"
+  "SHELL:-idirafter ${DEX_TORCH_DIR}/include/torch/csrc/api/include")
 target_link_options(dex_torch INTERFACE -Wl,-rpath,${DEX_TORCH_DIR}/lib -Wl,--disable-new-dtags)
