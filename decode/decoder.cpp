@@ -20,7 +20,7 @@ std::vector<Token> DecodeResult::text_ids() const {
 
 int room_for(const Model& model, std::span<const Token> prompt, const Limits& limits) {
   require(!prompt.empty(), ExitCode::usage, "the prompt has no tokens, wanted at least 1");
-  require(limits.max_tokens >= 1, ExitCode::usage, "max_tokens is {}, wanted at least 1", limits.max_tokens);
+  require(limits.max_tokens >= 0, ExitCode::usage, "max_tokens is {}, wanted 0 or more", limits.max_tokens);
   const auto size = static_cast<std::int64_t>(prompt.size());
   require(size < model.config.max_positions, ExitCode::usage, "the prompt has {} tokens, wanted fewer than the model's {} positions",
           size, model.config.max_positions);

@@ -13,7 +13,7 @@
 namespace dex {
 
 struct Limits {
-  int max_tokens = 128;        // at least 1
+  int max_tokens = 128;        // 0 gives an empty result
   bool ignore_stop = false;    // measurements: go on past the model's end tokens
 };
 

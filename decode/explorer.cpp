@@ -15,6 +15,7 @@ Explorer::Explorer(const Model& model, const Adapter* adapter, LatticePolicy pol
 DecodeResult Explorer::generate(std::span<const Token> prompt, const Limits& limits, Transport& peers, const OnToken& on_token) {
   const Stopwatch watch;
   const int room = room_for(model_, prompt, limits);
+  if (room == 0) return {.finish_reason = "length"};
   const StopRule stop{model_, limits, room};
   const int context_size = static_cast<int>(prompt.size()) - 1, last_position = context_size + room - 1;
   const int num_stages = model_.depths.num_stages();

@@ -16,6 +16,7 @@ class PlainDecoder final : public Decoder {
   DecodeResult generate(std::span<const Token> prompt, const Limits& limits, const OnToken& on_token) override {
     const Stopwatch watch;
     const int room = room_for(model_, prompt, limits);
+    if (room == 0) return {.finish_reason = "length"};
     const StopRule stop{model_, limits, room};
     const int capacity = static_cast<int>(prompt.size()) + room;
     std::vector<std::int32_t> context(static_cast<std::size_t>(capacity));
