@@ -32,7 +32,6 @@ class Tokenizer {
   // when `whole` is set. May end inside a UTF-8 sequence.
   virtual std::string decode(std::span<const Token> ids, bool whole = true) const = 0;
 
-  virtual std::vector<Token> prefix() const = 0;                            // what the files put before a raw text
   virtual int size() const = 0;                                             // last id + 1
   virtual bool is_control(Token id) const = 0;                               // never part of decoded text
   virtual std::optional<Token> control_id(std::string_view text) const = 0;  // "</s>", "<|im_end|>", "<think>", ...
