@@ -61,11 +61,13 @@ std::string read_file(const fs::path& path) {
   }
 }
 
-void write_file(const fs::path& path, std::string_view bytes) {
+void write_file(const fs::path& path, std::string_view bytes) { write_file(path, std::span(&bytes, 1)); }
+
+void write_file(const fs::path& path, std::span<const std::string_view> pieces) {
   const fs::path temporary = path.string() + ".tmp-" + std::to_string(getpid());
   try {
     Descriptor file(temporary, O_WRONLY | O_CREAT | O_TRUNC);
-    file.write_all(bytes);
+    for (const std::string_view piece : pieces) file.write_all(piece);
     file.sync();
     rename_durably(temporary, path);
   } catch (...) {

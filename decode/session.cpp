@@ -110,7 +110,8 @@ const Tokenizer& Session::tokenizer() const {
 }
 
 std::vector<Token> Session::prompt_ids(const std::string& text, bool parse_controls) const {
-  std::vector<Token> ids = tokenizer().prefix();
+  std::vector<Token> ids;
+  if (const auto begin = tokenizer().begin_id()) ids.push_back(*begin);
   const auto rest = parse_controls ? tokenizer().encode_with_controls(text) : tokenizer().encode(text);
   ids.insert(ids.end(), rest.begin(), rest.end());
   return ids;
