@@ -19,7 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// Fields of one JSON object, with the words for what is wrong with them. Null counts as absent, as in transformers.
+// Fields of one JSON object, with the words for what is wrong with them. Null counts as absent, as in
+// transformers.
 class Fields {
  public:
   Fields(const json& object, std::string place) : object_(object), place_(std::move(place)) {}
@@ -122,13 +123,16 @@ RopeClaim read_rope_object(const Fields& fields, const std::string& where) {
   RopeClaim claim{where, {}, fields.positive("rope_theta")};
   RopeConfig& rope = claim.rope;
   rope.type = rope_type_of(fields);
-  if (fields.positive("partial_rotary_factor").value_or(1.0) != 1.0) fields.refuse("partial_rotary_factor", "1 or none");
+  if (fields.positive("partial_rotary_factor").value_or(1.0) != 1.0)
+    fields.refuse("partial_rotary_factor", "1 or none");
   if (rope.type != "default") rope.factor = fields.required_positive("factor", rope.type);
   if (rope.type == "llama3") {
     rope.low_freq_factor = fields.required_positive("low_freq_factor", rope.type);
     rope.high_freq_factor = fields.required_positive("high_freq_factor", rope.type);
-    if (rope.high_freq_factor <= rope.low_freq_factor) fields.refuse("high_freq_factor", "more than low_freq_factor");
-    const auto original = fields.integer("original_max_position_embeddings", 1, std::numeric_limits<std::int32_t>::max());
+    if (rope.high_freq_factor <= rope.low_freq_factor)
+      fields.refuse("high_freq_factor", "more than low_freq_factor");
+    const auto original =
+        fields.integer("original_max_position_embeddings", 1, std::numeric_limits<std::int32_t>::max());
     if (!original) fields.refuse("original_max_position_embeddings", "a whole number, since llama3 needs it");
     rope.original_max_positions = *original;
   }
@@ -140,15 +144,16 @@ bool same_scaling(const RopeConfig& a, const RopeConfig& b) {
          a.high_freq_factor == b.high_freq_factor && a.original_max_positions == b.original_max_positions;
 }
 
-// Every place that states the rope is read, and they have to agree: a reader that picks one of two is wrong without a word
-// in half of the cases.
+// Every place that states the rope is read, and they have to agree: a reader that picks one of two is wrong
+// without a word in half of the cases.
 RopeConfig read_rope(const Fields& fields) {
   std::vector<RopeClaim> claims;
   for (const char* name : {"rope_parameters", "rope_scaling"})
     if (const auto object = fields.object(name); object && !object->empty())
       claims.push_back(read_rope_object(*object, name));
   if (claims.size() == 2 && !same_scaling(claims[0].rope, claims[1].rope))
-    fields.refuse("rope_scaling", "the same as in rope_parameters, " + Fields::shown(*fields.find("rope_parameters")));
+    fields.refuse("rope_scaling",
+                  "the same as in rope_parameters, " + Fields::shown(*fields.find("rope_parameters")));
 
   RopeConfig rope = claims.empty() ? RopeConfig{} : claims.front().rope;
   RopeClaim top;
@@ -159,12 +164,14 @@ RopeConfig read_rope(const Fields& fields) {
   std::string from;
   for (const RopeClaim& claim : claims) {
     if (!claim.theta) continue;
-    require(!theta || *theta == *claim.theta, ExitCode::usage, "{}: rope_theta is {} in {} and {} in {}; wanted one value",
-            fields.place(), theta.value_or(0), from, *claim.theta, claim.where);
+    require(!theta || *theta == *claim.theta, ExitCode::usage,
+            "{}: rope_theta is {} in {} and {} in {}; wanted one value", fields.place(), theta.value_or(0),
+            from, *claim.theta, claim.where);
     theta = claim.theta;
     from = claim.where;
   }
-  if (!theta) spdlog::info("{}: no rope_theta; using {}, the default of the format", fields.place(), rope.theta);
+  if (!theta)
+    spdlog::info("{}: no rope_theta; using {}, the default of the format", fields.place(), rope.theta);
   rope.theta = theta.value_or(rope.theta);
   return rope;
 }
@@ -179,7 +186,8 @@ void refuse_unsupported(const Fields& fields, const std::string& architecture) {
     if (fields.flag(name)) fields.refuse(name, "false");
   for (const char* name : {"quantization", "quantization_config"})
     if (fields.find(name)) fields.refuse(name, "none: quantised weights are not read");
-  if (fields.positive("partial_rotary_factor").value_or(1.0) != 1.0) fields.refuse("partial_rotary_factor", "1 or none");
+  if (fields.positive("partial_rotary_factor").value_or(1.0) != 1.0)
+    fields.refuse("partial_rotary_factor", "1 or none");
   if (const json* types = fields.find("layer_types"))
     for (const json& type : *types)
       if (type != "full_attention") fields.refuse("layer_types", "\"full_attention\" for every layer");
@@ -190,7 +198,8 @@ int read_head_dim(const Fields& fields, const ModelConfig& config) {
   auto head_dim = fields.integer("head_dim", 2, kMaxHeadDim);
   if (!head_dim) {
     if (config.hidden_size % config.num_heads != 0)
-      fields.refuse("num_attention_heads", fmt::format("a divisor of hidden_size, {}, or a head_dim", config.hidden_size));
+      fields.refuse("num_attention_heads",
+                    fmt::format("a divisor of hidden_size, {}, or a head_dim", config.hidden_size));
     head_dim = config.hidden_size / config.num_heads;
   }
   require(*head_dim % 2 == 0 && *head_dim <= kMaxHeadDim, ExitCode::usage,
@@ -201,7 +210,8 @@ int read_head_dim(const Fields& fields, const ModelConfig& config) {
 ModelConfig read_config_json(const Fields& fields) {
   ModelConfig config;
   config.family = fields.text("model_type").value_or("");
-  if (config.family != "llama" && config.family != "qwen3") fields.refuse("model_type", "\"llama\" or \"qwen3\"");
+  if (config.family != "llama" && config.family != "qwen3")
+    fields.refuse("model_type", "\"llama\" or \"qwen3\"");
   const bool qwen3 = config.family == "qwen3";
   refuse_unsupported(fields, qwen3 ? "Qwen3ForCausalLM" : "LlamaForCausalLM");
 
@@ -210,9 +220,11 @@ ModelConfig read_config_json(const Fields& fields) {
   config.vocab_size = fields.size("vocab_size");
   config.num_layers = static_cast<int>(fields.size("num_hidden_layers"));
   config.num_heads = static_cast<int>(fields.size("num_attention_heads"));
-  config.num_kv_heads = static_cast<int>(fields.integer("num_key_value_heads", 1, config.num_heads).value_or(config.num_heads));
+  config.num_kv_heads =
+      static_cast<int>(fields.integer("num_key_value_heads", 1, config.num_heads).value_or(config.num_heads));
   if (config.num_heads % config.num_kv_heads != 0)
-    fields.refuse("num_key_value_heads", fmt::format("a divisor of num_attention_heads, {}", config.num_heads));
+    fields.refuse("num_key_value_heads",
+                  fmt::format("a divisor of num_attention_heads, {}", config.num_heads));
   config.head_dim = read_head_dim(fields, config);
   config.max_positions = fields.size("max_position_embeddings");
   config.rms_norm_eps = static_cast<float>(fields.required_positive("rms_norm_eps", "the model"));
@@ -227,7 +239,8 @@ void add_stop_ids(const Fields& fields, std::int64_t vocab_size, std::set<Token>
   if (!value) return;
   const auto refuse = [&] { fields.refuse("eos_token_id", fmt::format("ids in 0..{}", vocab_size - 1)); };
   for (const json& id : value->is_array() ? *value : json::array({*value})) {
-    if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= static_cast<std::uint64_t>(vocab_size)) refuse();
+    if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= static_cast<std::uint64_t>(vocab_size))
+      refuse();
     stop_ids.insert(id.get<Token>());
   }
 }
@@ -246,9 +259,10 @@ void add_stop_text(const Fields& fields, std::vector<std::string>& stop_texts) {
 ModelConfig read_model_config(const fs::path& path) {
   const bool is_directory = fs::is_directory(path);
   const fs::path file = is_directory ? path / "config.json" : path, directory = file.parent_path();
-  require(fs::exists(path), ExitCode::usage, "{}: no such file or directory; wanted a model directory or a config.json",
+  require(fs::exists(path), ExitCode::usage,
+          "{}: no such file or directory; wanted a model directory or a config.json", path.string());
+  require(fs::exists(file), ExitCode::usage, "{}: has no config.json; wanted a model directory",
           path.string());
-  require(fs::exists(file), ExitCode::usage, "{}: has no config.json; wanted a model directory", path.string());
 
   const json object = read_json_object(file);
   const Fields fields(object, file.string());
@@ -263,20 +277,25 @@ ModelConfig read_model_config(const fs::path& path) {
   return config;
 }
 
-// Float32 step by step as transformers does it. The power is taken in float64 and rounded, which torch's own float32 power
-// meets to the last bit but for one entry in two hundred, where it is off by one unit in the last place.
+// Float32 step by step as transformers does it. The power is taken in float64 and rounded, which torch's own
+// float32 power meets to the last bit but for one entry in two hundred, where it is off by one unit in the
+// last place.
 std::vector<float> inverse_frequencies(const ModelConfig& config) {
   const RopeConfig& rope = config.rope;
   const auto base = static_cast<float>(rope.theta), factor = static_cast<float>(rope.factor);
-  const auto low = static_cast<float>(rope.low_freq_factor), original = static_cast<float>(rope.original_max_positions);
-  const auto low_wavelength = static_cast<float>(static_cast<double>(rope.original_max_positions) / rope.low_freq_factor);
-  const auto high_wavelength = static_cast<float>(static_cast<double>(rope.original_max_positions) / rope.high_freq_factor);
+  const auto low = static_cast<float>(rope.low_freq_factor),
+             original = static_cast<float>(rope.original_max_positions);
+  const auto low_wavelength =
+      static_cast<float>(static_cast<double>(rope.original_max_positions) / rope.low_freq_factor);
+  const auto high_wavelength =
+      static_cast<float>(static_cast<double>(rope.original_max_positions) / rope.high_freq_factor);
   const auto span = static_cast<float>(rope.high_freq_factor - rope.low_freq_factor);
 
   std::vector<float> frequencies;
   for (int i = 0; i < config.head_dim; i += 2) {
     const float exponent = static_cast<float>(i) / static_cast<float>(config.head_dim);
-    float frequency = 1.0f / static_cast<float>(std::pow(static_cast<double>(base), static_cast<double>(exponent)));
+    float frequency =
+        1.0f / static_cast<float>(std::pow(static_cast<double>(base), static_cast<double>(exponent)));
     if (rope.type == "linear") frequency /= factor;
     if (rope.type == "llama3") {
       const float wavelength = static_cast<float>(2 * std::numbers::pi) / frequency;

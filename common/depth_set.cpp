@@ -12,21 +12,23 @@ namespace {
 int parse_depth(std::string_view piece, const std::string& text) {
   int depth = 0;
   const auto [end, error] = std::from_chars(piece.data(), piece.data() + piece.size(), depth);
-  require(error == std::errc() && end == piece.data() + piece.size(), ExitCode::usage,
-          "depths \"{}\": \"{}\" is not a depth; wanted whole numbers with commas between them, such as 10,20", text,
-          piece);
+  require(
+      error == std::errc() && end == piece.data() + piece.size(), ExitCode::usage,
+      "depths \"{}\": \"{}\" is not a depth; wanted whole numbers with commas between them, such as 10,20",
+      text, piece);
   return depth;
 }
 
 }  // namespace
 
 DepthSet::DepthSet(std::vector<int> inner, int num_layers) : depths_(std::move(inner)) {
-  require(num_layers >= 1, ExitCode::usage, "depths of a model with {} layers; wanted at least 1", num_layers);
+  require(num_layers >= 1, ExitCode::usage, "depths of a model with {} layers; wanted at least 1",
+          num_layers);
   int before = 0;
   for (int depth : depths_) {
     require(depth > before && depth < num_layers, ExitCode::usage,
-            "depth {} after {}; wanted increasing depths in 1..{} (the final depth {} is always explored)", depth, before,
-            num_layers - 1, num_layers);
+            "depth {} after {}; wanted increasing depths in 1..{} (the final depth {} is always explored)",
+            depth, before, num_layers - 1, num_layers);
     before = depth;
   }
   depths_.push_back(num_layers);
@@ -47,18 +49,21 @@ DepthSet DepthSet::uniform(int num_stages, int num_layers) {
   require(num_stages >= 1 && num_stages <= num_layers, ExitCode::usage,
           "{} depths of a model with {} layers; wanted 1..{}", num_stages, num_layers, num_layers);
   std::vector<int> inner;
-  for (std::int64_t k = 1; k < num_stages; ++k) inner.push_back(static_cast<int>(k * num_layers / num_stages));
+  for (std::int64_t k = 1; k < num_stages; ++k)
+    inner.push_back(static_cast<int>(k * num_layers / num_stages));
   return DepthSet(std::move(inner), num_layers);
 }
 
 LayerRange DepthSet::layers(int stage) const { return {stage == 0 ? 0 : depth(stage - 1), depth(stage)}; }
 
 int DepthSet::ceiling(int depth) const {
-  require(depth >= 1 && depth <= num_layers(), ExitCode::bug, "ceiling of depth {}; wanted 1..{}", depth, num_layers());
+  require(depth >= 1 && depth <= num_layers(), ExitCode::bug, "ceiling of depth {}; wanted 1..{}", depth,
+          num_layers());
   return *std::lower_bound(depths_.begin(), depths_.end(), depth);
 }
 
-// The worst depth of a stage is its first one, so the largest rounding error is one less than the largest stage.
+// The worst depth of a stage is its first one, so the largest rounding error is one less than the largest
+// stage.
 int DepthSet::resolution() const {
   int worst = 0;
   for (int stage = 0; stage < num_stages(); ++stage) worst = std::max(worst, layers(stage).size() - 1);

@@ -24,7 +24,8 @@ std::string shown(const std::string& text) {
 }  // namespace
 
 json parse_json_object(std::string_view bytes, const std::string& place) {
-  constexpr int kMaxNesting = 64;  // what is read here nests less than 10 deep; a bomb is stopped before it grows
+  constexpr int kMaxNesting =
+      64;  // what is read here nests less than 10 deep; a bomb is stopped before it grows
   std::vector<std::set<std::string>> keys(kMaxNesting + 2);
   const auto watch = [&](int depth, json::parse_event_t event, json& parsed) {
     const auto level = static_cast<std::size_t>(depth);
@@ -33,8 +34,8 @@ json parse_json_object(std::string_view bytes, const std::string& place) {
       keys[level + 1].clear();
     } else if (event == json::parse_event_t::key) {
       const auto& key = parsed.get_ref<const std::string&>();
-      require(keys[level].insert(key).second, ExitCode::io, "{}: the key \"{}\" stands twice in one object", place,
-              shown(key));
+      require(keys[level].insert(key).second, ExitCode::io, "{}: the key \"{}\" stands twice in one object",
+              place, shown(key));
     }
     return true;
   };
@@ -43,12 +44,16 @@ json parse_json_object(std::string_view bytes, const std::string& place) {
     object = json::parse(bytes.begin(), bytes.end(), watch);
   } catch (const json::exception& error) {
     const std::string hint = foreign_file_hint(bytes);
-    fail(ExitCode::io, "{}: not JSON ({} bytes): {}", place, bytes.size(), hint.empty() ? shown(error.what()) : hint);
+    fail(ExitCode::io, "{}: not JSON ({} bytes): {}", place, bytes.size(),
+         hint.empty() ? shown(error.what()) : hint);
   }
-  require(object.is_object(), ExitCode::io, "{}: holds a JSON {}; wanted an object", place, object.type_name());
+  require(object.is_object(), ExitCode::io, "{}: holds a JSON {}; wanted an object", place,
+          object.type_name());
   return object;
 }
 
-json read_json_object(const std::filesystem::path& path) { return parse_json_object(read_file(path), path.string()); }
+json read_json_object(const std::filesystem::path& path) {
+  return parse_json_object(read_file(path), path.string());
+}
 
 }  // namespace dex

@@ -9,7 +9,8 @@ namespace dex {
 
 class MappedFile {
  public:
-  // Throws Error(usage) when the path is missing or no file, Error(io) naming path and errno when it cannot be mapped.
+  // Throws Error(usage) when the path is missing or no file, Error(io) naming path and errno when it cannot
+  // be mapped.
   explicit MappedFile(const std::filesystem::path& path);
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;

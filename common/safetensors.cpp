@@ -31,15 +31,16 @@ using WeightMap = std::map<std::string, std::string>;  // tensor -> file
 
 WeightMap read_index(const fs::path& index) {
   const nlohmann::json object = read_json_object(index);
-  require(object.contains("weight_map") && object["weight_map"].is_object() && !object["weight_map"].empty(), ExitCode::io,
-          "{}: has no weight_map; wanted an object of tensor names and files", index.string());
+  require(object.contains("weight_map") && object["weight_map"].is_object() && !object["weight_map"].empty(),
+          ExitCode::io, "{}: has no weight_map; wanted an object of tensor names and files", index.string());
   WeightMap weight_map;
   for (const auto& [tensor, file] : object["weight_map"].items()) {
-    require(file.is_string(), ExitCode::io, "{}: weight_map of {} is a JSON {}; wanted a file name", index.string(), tensor,
-            file.type_name());
+    require(file.is_string(), ExitCode::io, "{}: weight_map of {} is a JSON {}; wanted a file name",
+            index.string(), tensor, file.type_name());
     const auto name = file.get<std::string>();
     require(!name.empty() && fs::path(name).filename() == name && name != "." && name != "..", ExitCode::io,
-            "{}: weight_map places {} in \"{}\"; wanted the name of a file beside the index", index.string(), tensor, name);
+            "{}: weight_map places {} in \"{}\"; wanted the name of a file beside the index", index.string(),
+            tensor, name);
     weight_map[tensor] = name;
   }
   return weight_map;
@@ -87,7 +88,8 @@ WeightFile WeightFile::open(const fs::path& path) {
 
   require(fs::exists(path), ExitCode::usage, "{}: no such file or directory", path.string());
   if (fs::is_directory(path)) state->origin = fs::exists(path / kSingle) ? path / kSingle : path / kIndex;
-  require(fs::exists(state->origin), ExitCode::usage, "{}: has neither {} nor {}", path.string(), kSingle, kIndex);
+  require(fs::exists(state->origin), ExitCode::usage, "{}: has neither {} nor {}", path.string(), kSingle,
+          kIndex);
   if (state->origin.extension() != ".json") {
     state->tensors = add_file(state->origin);
     return WeightFile(std::move(state));
@@ -101,14 +103,14 @@ WeightFile WeightFile::open(const fs::path& path) {
     for (auto& [name, tensor] : add_file(state->origin.parent_path() / shard)) {
       const auto placed = weight_map.find(name);
       require(placed != weight_map.end() && placed->second == shard, ExitCode::io,
-              "{}: tensor {} stands in {}, but the index places it in {}", state->origin.string(), name, shard,
-              placed == weight_map.end() ? "no file" : placed->second);
+              "{}: tensor {} stands in {}, but the index places it in {}", state->origin.string(), name,
+              shard, placed == weight_map.end() ? "no file" : placed->second);
       state->tensors.emplace(name, std::move(tensor));
     }
   }
   for (const auto& [name, shard] : weight_map)
-    require(state->tensors.contains(name), ExitCode::io, "{}: tensor {} is not in {}, where the index places it",
-            state->origin.string(), name, shard);
+    require(state->tensors.contains(name), ExitCode::io,
+            "{}: tensor {} is not in {}, where the index places it", state->origin.string(), name, shard);
   return WeightFile(std::move(state));
 }
 

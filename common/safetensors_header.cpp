@@ -13,7 +13,8 @@
 
 namespace dex {
 
-static_assert(std::endian::native == std::endian::little, "safetensors bytes are used as they lie in the file");
+static_assert(std::endian::native == std::endian::little,
+              "safetensors bytes are used as they lie in the file");
 
 namespace {
 
@@ -28,8 +29,9 @@ struct TypeRow {
   const char* name;
   std::size_t size;
 };
-constexpr TypeRow kTypes[] = {{StoredType::f32, "F32", 4}, {StoredType::f16, "F16", 2}, {StoredType::bf16, "BF16", 2},
-                              {StoredType::f64, "F64", 8}, {StoredType::i64, "I64", 8}, {StoredType::i32, "I32", 4},
+constexpr TypeRow kTypes[] = {{StoredType::f32, "F32", 4},   {StoredType::f16, "F16", 2},
+                              {StoredType::bf16, "BF16", 2}, {StoredType::f64, "F64", 8},
+                              {StoredType::i64, "I64", 8},   {StoredType::i32, "I32", 4},
                               {StoredType::u8, "U8", 1}};
 
 const TypeRow& row_of(StoredType type) {
@@ -43,8 +45,10 @@ class Entry {
  public:
   Entry(const std::string& name, const json& entry, const std::string& place) : entry_(entry) {
     constexpr std::size_t kShown = 120;
-    place_ = fmt::format("{}: tensor {}", place, name.size() <= kShown ? name : name.substr(0, kShown) + "...");
-    require(entry.is_object(), ExitCode::io, "{}: its entry is a JSON {}; wanted an object", place_, entry.type_name());
+    place_ =
+        fmt::format("{}: tensor {}", place, name.size() <= kShown ? name : name.substr(0, kShown) + "...");
+    require(entry.is_object(), ExitCode::io, "{}: its entry is a JSON {}; wanted an object", place_,
+            entry.type_name());
     for (const auto& [key, value] : entry.items())
       require(key == "dtype" || key == "shape" || key == "data_offsets", ExitCode::io,
               "{}: unknown field in its entry; wanted dtype, shape and data_offsets", place_);
@@ -54,7 +58,8 @@ class Entry {
     const json& value = field("dtype");
     for (const TypeRow& row : kTypes)
       if (value == row.name) return row.type;
-    fail(ExitCode::io, "{}: dtype is {}; wanted F32, F16, BF16, F64, I64, I32 or U8 (quantised weights are not read)",
+    fail(ExitCode::io,
+         "{}: dtype is {}; wanted F32, F16, BF16, F64, I64, I32 or U8 (quantised weights are not read)",
          place_, value.is_string() ? value.get<std::string>().substr(0, 20) : value.type_name());
   }
 
@@ -66,19 +71,22 @@ class Entry {
 
   std::pair<std::uint64_t, std::uint64_t> range(std::uint64_t data_bytes) const {
     const std::vector<std::uint64_t> offsets = numbers("data_offsets");
-    require(offsets.size() == 2, ExitCode::io, "{}: data_offsets has {} numbers; wanted 2", place_, offsets.size());
+    require(offsets.size() == 2, ExitCode::io, "{}: data_offsets has {} numbers; wanted 2", place_,
+            offsets.size());
     require(offsets[0] <= offsets[1] && offsets[1] <= data_bytes, ExitCode::io,
-            "{}: data_offsets are [{}, {}] but the file holds {} bytes of data: it is cut or altered", place_, offsets[0],
-            offsets[1], data_bytes);
+            "{}: data_offsets are [{}, {}] but the file holds {} bytes of data: it is cut or altered", place_,
+            offsets[0], offsets[1], data_bytes);
     return {offsets[0], offsets[1]};
   }
 
   void check_bytes(const std::vector<std::int64_t>& shape, StoredType type, std::uint64_t bytes) const {
     std::uint64_t wanted = size_of(type);
     bool overflow = false;
-    for (std::int64_t size : shape) overflow |= __builtin_mul_overflow(wanted, static_cast<std::uint64_t>(size), &wanted);
-    require(!overflow && wanted == bytes, ExitCode::io, "{}: data_offsets span {} bytes but {} [{}] needs {}", place_, bytes,
-            name_of(type), fmt::join(shape, ", "), overflow ? "more than 2^64" : std::to_string(wanted));
+    for (std::int64_t size : shape)
+      overflow |= __builtin_mul_overflow(wanted, static_cast<std::uint64_t>(size), &wanted);
+    require(!overflow && wanted == bytes, ExitCode::io, "{}: data_offsets span {} bytes but {} [{}] needs {}",
+            place_, bytes, name_of(type), fmt::join(shape, ", "),
+            overflow ? "more than 2^64" : std::to_string(wanted));
   }
 
  private:
@@ -89,10 +97,12 @@ class Entry {
 
   std::vector<std::uint64_t> numbers(const char* name) const {
     const json& list = field(name);
-    require(list.is_array(), ExitCode::io, "{}: {} is a JSON {}; wanted an array", place_, name, list.type_name());
+    require(list.is_array(), ExitCode::io, "{}: {} is a JSON {}; wanted an array", place_, name,
+            list.type_name());
     std::vector<std::uint64_t> values;
     for (const json& value : list) {
-      require(value.is_number_unsigned() && value.get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max(),
+      require(value.is_number_unsigned() &&
+                  value.get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max(),
               ExitCode::io, "{}: {} holds something else than a whole number in 0..2^63-1", place_, name);
       values.push_back(value.get<std::uint64_t>());
     }
@@ -106,28 +116,36 @@ class Entry {
 std::map<std::string, std::string> read_metadata(const json& value, const std::string& place) {
   std::map<std::string, std::string> metadata;
   if (value.is_null()) return metadata;  // some writers put null where they have none
-  require(value.is_object(), ExitCode::io, "{}: __metadata__ is a JSON {}; wanted an object", place, value.type_name());
+  require(value.is_object(), ExitCode::io, "{}: __metadata__ is a JSON {}; wanted an object", place,
+          value.type_name());
   for (const auto& [key, text] : value.items()) {
-    require(text.is_string(), ExitCode::io, "{}: __metadata__ holds a JSON {}; wanted texts", place, text.type_name());
+    require(text.is_string(), ExitCode::io, "{}: __metadata__ holds a JSON {}; wanted texts", place,
+            text.type_name());
     metadata[key] = text.get<std::string>();
   }
   return metadata;
 }
 
-// The hint is asked for only after the bytes were found wrong: a good file's length may begin like another format's mark.
-[[noreturn]] void refuse_file(std::span<const std::byte> file, const std::string& place, const std::string& why) {
-  const std::string_view start(reinterpret_cast<const char*>(file.data()), std::min<std::size_t>(file.size(), 512));
+// The hint is asked for only after the bytes were found wrong: a good file's length may begin like another
+// format's mark.
+[[noreturn]] void refuse_file(std::span<const std::byte> file, const std::string& place,
+                              const std::string& why) {
+  const std::string_view start(reinterpret_cast<const char*>(file.data()),
+                               std::min<std::size_t>(file.size(), 512));
   const std::string hint = foreign_file_hint(start);
-  fail(ExitCode::io, "{}: cut, or not a safetensors file ({} bytes): {}", place, file.size(), hint.empty() ? why : hint);
+  fail(ExitCode::io, "{}: cut, or not a safetensors file ({} bytes): {}", place, file.size(),
+       hint.empty() ? why : hint);
 }
 
 // The JSON text of the header, once its claimed length is known to lie inside the file.
 std::string_view header_text(std::span<const std::byte> file, const std::string& place) {
-  if (file.size() < kLengthBytes) refuse_file(file, place, "wanted at least the 8 bytes of the header's length");
+  if (file.size() < kLengthBytes)
+    refuse_file(file, place, "wanted at least the 8 bytes of the header's length");
   std::uint64_t length = 0;
   std::memcpy(&length, file.data(), kLengthBytes);
   const std::uint64_t room = file.size() - kLengthBytes;
-  if (length > room) refuse_file(file, place, fmt::format("its header claims {} bytes; {} are there", length, room));
+  if (length > room)
+    refuse_file(file, place, fmt::format("its header claims {} bytes; {} are there", length, room));
   if (length < 2 || length > kMaxHeader)
     refuse_file(file, place, fmt::format("its header claims {} bytes; wanted 2..{}", length, kMaxHeader));
   const std::string_view text(reinterpret_cast<const char*>(file.data()) + kLengthBytes, length);
@@ -145,12 +163,14 @@ void check_coverage(const std::map<std::string, StoredTensor>& tensors, std::spa
   });
   const std::byte* end = data.data();
   for (const auto& range : ranges) {
-    require(range.data() == end, ExitCode::io, "{}: the tensors' bytes {} at byte {} of the data; wanted end to end", place,
+    require(range.data() == end, ExitCode::io,
+            "{}: the tensors' bytes {} at byte {} of the data; wanted end to end", place,
             range.data() < end ? "overlap" : "leave a gap", std::min(range.data(), end) - data.data());
     end = range.data() + range.size();
   }
   const auto used = static_cast<std::size_t>(end - data.data());
-  require(used == data.size(), ExitCode::io, "{}: holds {} bytes of data but its tensors need {}", place, data.size(), used);
+  require(used == data.size(), ExitCode::io, "{}: holds {} bytes of data but its tensors need {}", place,
+          data.size(), used);
 }
 
 }  // namespace
@@ -186,7 +206,8 @@ std::string make_safetensors_header(const std::map<std::string, StoredTensor>& t
   std::uint64_t offset = 0;
   for (const auto& [name, tensor] : tensors) {
     const std::uint64_t end = offset + tensor.bytes.size();
-    object[name] = {{"dtype", name_of(tensor.type)}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
+    object[name] = {
+        {"dtype", name_of(tensor.type)}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
     offset = end;
   }
   std::string text = object.dump();

@@ -14,8 +14,8 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
 };
 
-// Checks everything the format promises before a tensor is handed out. Error(io) names the place, the value seen and the
-// value wanted. Needs memory in proportion to the file, whatever it claims.
+// Checks everything the format promises before a tensor is handed out. Error(io) names the place, the value
+// seen and the value wanted. Needs memory in proportion to the file, whatever it claims.
 SafetensorsHeader read_safetensors_header(std::span<const std::byte> file, const std::string& place);
 
 // The bytes that stand before the tensors' own, which follow in name order.

@@ -101,25 +101,29 @@ TEST_CASE("fields with a default may be null or absent") {
   CHECK_FALSE(read(with(R"({"tie_word_embeddings": null})")).tied_head);
   CHECK(read(without("rope_theta")).rope.theta == 10000.0);
   CHECK(read(without("eos_token_id")).stop_ids.empty());
-  CHECK(read(with(R"({"eos_token_id": null, "torch_dtype": "float16", "dtype": "bfloat16"})")).stop_ids.empty());
+  CHECK(read(with(R"({"eos_token_id": null, "torch_dtype": "float16", "dtype": "bfloat16"})"))
+            .stop_ids.empty());
 }
 
 TEST_CASE("every required field is asked for by name") {
-  for (const char* name : {"model_type", "hidden_size", "intermediate_size", "vocab_size", "num_hidden_layers",
-                           "num_attention_heads", "max_position_embeddings", "rms_norm_eps"})
+  for (const char* name :
+       {"model_type", "hidden_size", "intermediate_size", "vocab_size", "num_hidden_layers",
+        "num_attention_heads", "max_position_embeddings", "rms_norm_eps"})
     refuse(without(name), {std::string(name) + " is missing"});
 }
 
 TEST_CASE("values out of range and of the wrong kind are refused with the value seen") {
-  for (const char* name : {"hidden_size", "intermediate_size", "vocab_size", "num_hidden_layers", "num_attention_heads",
-                           "num_key_value_heads", "max_position_embeddings"})
-    for (const char* value : {"0", "-1", "1.5", "\"64\"", "true", "[64]", "99999999999", "18446744073709551615", "1e300"})
+  for (const char* name : {"hidden_size", "intermediate_size", "vocab_size", "num_hidden_layers",
+                           "num_attention_heads", "num_key_value_heads", "max_position_embeddings"})
+    for (const char* value :
+         {"0", "-1", "1.5", "\"64\"", "true", "[64]", "99999999999", "18446744073709551615", "1e300"})
       refuse(with_value(name, value), {std::string(name) + " is "});
   for (const char* value : {"0", "-1e-5", "\"small\"", "[]"})
     refuse(with_value("rms_norm_eps", value), {"rms_norm_eps is "});
   for (const char* value : {"0", "-10000.0", "\"10000\"", "{}"})
     refuse(with_value("rope_theta", value), {"rope_theta is "});
-  refuse(with(R"({"num_key_value_heads": 3})"), {"num_key_value_heads is 3", "divisor of num_attention_heads, 4"});
+  refuse(with(R"({"num_key_value_heads": 3})"),
+         {"num_key_value_heads is 3", "divisor of num_attention_heads, 4"});
   refuse(with(R"({"num_key_value_heads": 8})"), {"num_key_value_heads is 8", "1..4"});
   refuse(with(R"({"tie_word_embeddings": "yes"})"), {"tie_word_embeddings is \"yes\""});
 }
@@ -141,7 +145,8 @@ TEST_CASE("models that this program does not compute are refused") {
 TEST_CASE("both spellings of the rope give the same rope") {
   const char* old_way = R"({"rope_theta": 5e5, "rope_scaling": {"rope_type": "llama3", "factor": 8.0,
     "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 128}})";
-  const json new_way = json::parse(R"({"rope_parameters": {"rope_theta": 500000, "rope_type": "llama3", "factor": 8.0,
+  const json new_way =
+      json::parse(R"({"rope_parameters": {"rope_theta": 500000, "rope_type": "llama3", "factor": 8.0,
     "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 128}})");
   json renamed = without("rope_theta");
   renamed.update(new_way);
@@ -156,9 +161,10 @@ TEST_CASE("both spellings of the rope give the same rope") {
 }
 
 TEST_CASE("null, empty and default scalings leave the rope as it is") {
-  for (const char* patch : {R"({"rope_scaling": null})", R"({"rope_scaling": {}})", R"({"rope_parameters": null})",
-                            R"({"rope_scaling": {"type": "default"}})", R"({"rope_parameters": {"rope_type": "default"}})",
-                            R"({"rope_scaling": {"rope_type": "default", "factor": 1.0}})"}) {
+  for (const char* patch :
+       {R"({"rope_scaling": null})", R"({"rope_scaling": {}})", R"({"rope_parameters": null})",
+        R"({"rope_scaling": {"type": "default"}})", R"({"rope_parameters": {"rope_type": "default"}})",
+        R"({"rope_scaling": {"rope_type": "default", "factor": 1.0}})"}) {
     CAPTURE(patch);
     const ModelConfig config = read(with(patch));
     CHECK(config.rope.type == "default");
@@ -167,19 +173,25 @@ TEST_CASE("null, empty and default scalings leave the rope as it is") {
 }
 
 TEST_CASE("ropes that contradict themselves or lack a field are refused") {
-  refuse(with(R"({"rope_parameters": {"rope_theta": 1e6}})"), {"rope_theta", "20000", "1000000", "rope_parameters"});
-  refuse(with(R"({"rope_scaling": {"rope_type": "spiral", "factor": 2}})"), {"rope_scaling", "spiral", "\"linear\""});
+  refuse(with(R"({"rope_parameters": {"rope_theta": 1e6}})"),
+         {"rope_theta", "20000", "1000000", "rope_parameters"});
+  refuse(with(R"({"rope_scaling": {"rope_type": "spiral", "factor": 2}})"),
+         {"rope_scaling", "spiral", "\"linear\""});
   refuse(with(R"({"rope_scaling": {"type": "yarn", "factor": 2}})"), {"type is \"yarn\""});
   refuse(with(R"({"rope_scaling": {"type": "linear"}})"), {"factor is missing"});
   refuse(with(R"({"rope_scaling": {"type": "linear", "factor": 0}})"), {"factor is 0"});
   refuse(with(R"({"rope_scaling": {"factor": 4}})"), {"factor is 4"});
-  refuse(with(R"({"rope_scaling": {"type": "linear", "rope_type": "llama3", "factor": 2}})"), {"type is \"linear\"", "llama3"});
-  refuse(with(R"({"rope_scaling": {"type": "linear", "factor": 2}, "rope_parameters": {"rope_type": "linear", "factor": 3}})"),
-         {"rope_scaling", "same as in rope_parameters"});
+  refuse(with(R"({"rope_scaling": {"type": "linear", "rope_type": "llama3", "factor": 2}})"),
+         {"type is \"linear\"", "llama3"});
+  refuse(
+      with(
+          R"({"rope_scaling": {"type": "linear", "factor": 2}, "rope_parameters": {"rope_type": "linear", "factor": 3}})"),
+      {"rope_scaling", "same as in rope_parameters"});
   refuse(with(R"({"rope_scaling": "linear"})"), {"rope_scaling is \"linear\"", "an object or null"});
   const json llama3 = json::parse(R"({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
     "high_freq_factor": 4.0, "original_max_position_embeddings": 128})");
-  for (const char* name : {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
+  for (const char* name :
+       {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
     json scaling = llama3;
     scaling.erase(name);
     json config = kSmall;
@@ -199,7 +211,8 @@ TEST_CASE("the stop ids of all three files are joined") {
   dir.write("tokenizer_config.json", R"({"eos_token": "<|eot_id|>"})");
   CHECK(read_model_config(dir.path()).stop_ids == std::vector<dex::Token>{3, 7, 9});
   CHECK(read_model_config(dir.path()).stop_texts == std::vector<std::string>{"<|eot_id|>"});
-  dir.write("tokenizer_config.json", R"({"eos_token": {"__type": "AddedToken", "content": "</s>", "lstrip": false}})");
+  dir.write("tokenizer_config.json",
+            R"({"eos_token": {"__type": "AddedToken", "content": "</s>", "lstrip": false}})");
   CHECK(read_model_config(dir.path()).stop_texts == std::vector<std::string>{"</s>"});
   dir.write("tokenizer_config.json", R"({"eos_token": null})");
   CHECK(read_model_config(dir.path()).stop_texts.empty());
@@ -212,10 +225,12 @@ TEST_CASE("stop ids that are no ids are refused with the file that states them")
   const TempDir dir;
   dir.write("config.json", kSmall.dump());
   dir.write("generation_config.json", R"({"eos_token_id": [2, 100]})");
-  check_refused(ExitCode::usage, {"generation_config.json", "[2,100]"}, [&] { read_model_config(dir.path()); });
+  check_refused(ExitCode::usage, {"generation_config.json", "[2,100]"},
+                [&] { read_model_config(dir.path()); });
   dir.write("generation_config.json", R"({"eos_token_id": [2]})");
   dir.write("tokenizer_config.json", R"({"eos_token": 2})");
-  check_refused(ExitCode::usage, {"tokenizer_config.json", "eos_token is 2"}, [&] { read_model_config(dir.path()); });
+  check_refused(ExitCode::usage, {"tokenizer_config.json", "eos_token is 2"},
+                [&] { read_model_config(dir.path()); });
 }
 
 TEST_CASE("what is not a config is refused by what it is") {
@@ -293,25 +308,26 @@ TEST_CASE("published configs of every family are read") {
     double theta;
     bool tied;
   };
-  for (const Want& want : {Want{"llama2-70b/config.json", 80, 64, 8, 128, 1e4, false},
-                           Want{"llama2-70b/config.neuronx.json", 80, 64, 8, 128, 1e4, false},
-                           Want{"codellama-7b", 32, 32, 32, 128, 1e6, false},
-                           Want{"codellama-34b-instruct.derived", 48, 64, 8, 128, 1e6, false},
-                           Want{"layerskip.derived/layerskip-llama2-70B.config.json", 80, 64, 8, 128, 1e4, false},
-                           Want{"layerskip.derived/layerskip-codellama-34B.config.json", 48, 64, 8, 128, 1e6, false},
-                           Want{"llama3.1-8b/config.json", 32, 32, 8, 128, 5e5, false},
-                           Want{"llama3.1-8b/config.instruct.json", 32, 32, 8, 128, 5e5, false},
-                           Want{"llama3.1-8b/config.llama3-8b.json", 32, 32, 8, 128, 5e5, false},
-                           Want{"llama3.2-1b", 16, 32, 8, 64, 5e5, true},
-                           Want{"smollm2-135m/config.transformers4.json", 30, 9, 3, 64, 1e5, true},
-                           Want{"smollm2-135m/config.transformers5.json", 30, 9, 3, 64, 1e5, true},
-                           Want{"tinyllama", 22, 32, 4, 64, 1e4, false},
-                           Want{"qwen3/Qwen3-32B.config.json", 64, 64, 8, 128, 1e6, false},
-                           Want{"qwen3/Qwen3-14B.config.json", 40, 40, 8, 128, 1e6, false},
-                           Want{"qwen3/Qwen3-8B.config.json", 36, 32, 8, 128, 1e6, false},
-                           Want{"qwen3/Qwen3-8B.no-head_dim.config.json", 36, 32, 8, 128, 1e6, false},
-                           Want{"qwen3/Qwen3-4B.config.json", 36, 32, 8, 128, 1e6, true},
-                           Want{"qwen3/Qwen3-4B-2507.config.json", 36, 32, 8, 128, 5e6, true}}) {
+  for (const Want& want :
+       {Want{"llama2-70b/config.json", 80, 64, 8, 128, 1e4, false},
+        Want{"llama2-70b/config.neuronx.json", 80, 64, 8, 128, 1e4, false},
+        Want{"codellama-7b", 32, 32, 32, 128, 1e6, false},
+        Want{"codellama-34b-instruct.derived", 48, 64, 8, 128, 1e6, false},
+        Want{"layerskip.derived/layerskip-llama2-70B.config.json", 80, 64, 8, 128, 1e4, false},
+        Want{"layerskip.derived/layerskip-codellama-34B.config.json", 48, 64, 8, 128, 1e6, false},
+        Want{"llama3.1-8b/config.json", 32, 32, 8, 128, 5e5, false},
+        Want{"llama3.1-8b/config.instruct.json", 32, 32, 8, 128, 5e5, false},
+        Want{"llama3.1-8b/config.llama3-8b.json", 32, 32, 8, 128, 5e5, false},
+        Want{"llama3.2-1b", 16, 32, 8, 64, 5e5, true},
+        Want{"smollm2-135m/config.transformers4.json", 30, 9, 3, 64, 1e5, true},
+        Want{"smollm2-135m/config.transformers5.json", 30, 9, 3, 64, 1e5, true},
+        Want{"tinyllama", 22, 32, 4, 64, 1e4, false},
+        Want{"qwen3/Qwen3-32B.config.json", 64, 64, 8, 128, 1e6, false},
+        Want{"qwen3/Qwen3-14B.config.json", 40, 40, 8, 128, 1e6, false},
+        Want{"qwen3/Qwen3-8B.config.json", 36, 32, 8, 128, 1e6, false},
+        Want{"qwen3/Qwen3-8B.no-head_dim.config.json", 36, 32, 8, 128, 1e6, false},
+        Want{"qwen3/Qwen3-4B.config.json", 36, 32, 8, 128, 1e6, true},
+        Want{"qwen3/Qwen3-4B-2507.config.json", 36, 32, 8, 128, 5e6, true}}) {
     CAPTURE(want.path);
     const ModelConfig config = read_model_config(*configs / want.path);
     CHECK(config.num_layers == want.layers);
@@ -337,5 +353,6 @@ TEST_CASE("published configs of models that are not ours are refused") {
 TEST_CASE("a quantised model is refused by its config") {
   const auto model = dex::test::shared("data/negative/mlx-quantised-sharded");
   if (!model) return;
-  check_refused(ExitCode::usage, {"quantization", "quantised weights are not read"}, [&] { read_model_config(*model); });
+  check_refused(ExitCode::usage, {"quantization", "quantised weights are not read"},
+                [&] { read_model_config(*model); });
 }

@@ -85,7 +85,8 @@ TEST_CASE("depths that are no depth set are refused with the value seen") {
   refuse("10,31", {"depth 31", "1..29"});
   refuse("-1", {"depth -1"});
   refuse("10,30,30", {"depth 30"});
-  for (const char* text : {"10,", ",10", ",", "10,,20", "ten", "10 20", "10, 20", "1e1", "0x10", "99999999999", "10;20"})
+  for (const char* text :
+       {"10,", ",10", ",", "10,,20", "ten", "10 20", "10, 20", "1e1", "0x10", "99999999999", "10;20"})
     refuse(text, {text, "is not a depth"});
   check_refused(ExitCode::usage, {"4 depths", "3 layers", "1..3"}, [] { DepthSet::uniform(4, 3); });
   check_refused(ExitCode::usage, {"0 depths"}, [] { DepthSet::uniform(0, 3); });

@@ -57,10 +57,11 @@ bool same(const StoredTensor& a, const StoredTensor& b) {
 
 // Two shards and an index in `dir`; returns the index as JSON.
 nlohmann::json write_shards(const TempDir& dir) {
-  dex::write_safetensors(dir / "model-00001-of-00002.safetensors", {{"a", stored(StoredType::f32, {6}, kFloats)}},
-                         {{"format", "pt"}});
-  dex::write_safetensors(dir / "model-00002-of-00002.safetensors",
-                         {{"b", stored(StoredType::i64, {2}, kLongs)}, {"c", stored(StoredType::u8, {3}, kBytes)}}, {});
+  dex::write_safetensors(dir / "model-00001-of-00002.safetensors",
+                         {{"a", stored(StoredType::f32, {6}, kFloats)}}, {{"format", "pt"}});
+  dex::write_safetensors(
+      dir / "model-00002-of-00002.safetensors",
+      {{"b", stored(StoredType::i64, {2}, kLongs)}, {"c", stored(StoredType::u8, {3}, kBytes)}}, {});
   nlohmann::json index = {{"metadata", {{"total_size", 43}}},
                           {"weight_map",
                            {{"a", "model-00001-of-00002.safetensors"},
@@ -142,7 +143,8 @@ TEST_CASE("headers that break a rule of the format are refused by that rule") {
     return file_of(fmt::format("{{\"a\":{{{}}}}}", fields), data);
   };
   const std::string f32 = R"("dtype":"F32",)";
-  refuse(entry(f32 + R"("shape":[2],"data_offsets":[0,4])", 4), {"tensor a", "4 bytes", "F32 [2]", "needs 8"});
+  refuse(entry(f32 + R"("shape":[2],"data_offsets":[0,4])", 4),
+         {"tensor a", "4 bytes", "F32 [2]", "needs 8"});
   refuse(entry(f32 + R"("shape":[2],"data_offsets":[0,9])", 8), {"tensor a", "[0, 9]", "8 bytes of data"});
   refuse(entry(f32 + R"("shape":[2],"data_offsets":[8,0])", 8), {"tensor a", "[8, 0]"});
   refuse(entry(f32 + R"("shape":[2],"data_offsets":[0])", 8), {"1 numbers"});
@@ -150,7 +152,8 @@ TEST_CASE("headers that break a rule of the format are refused by that rule") {
   refuse(entry(f32 + R"("shape":[2],"data_offsets":[-8,0])", 8), {"data_offsets", "whole number"});
   refuse(entry(f32 + R"("shape":[2],"data_offsets":[0,8.0])", 8), {"data_offsets", "whole number"});
   refuse(entry(f32 + R"("shape":[2],"data_offsets":[0,1e400])", 8), {"not JSON"});
-  refuse(entry(f32 + R"("shape":[2],"data_offsets":[0,18446744073709551615])", 8), {"data_offsets", "whole number"});
+  refuse(entry(f32 + R"("shape":[2],"data_offsets":[0,18446744073709551615])", 8),
+         {"data_offsets", "whole number"});
   refuse(entry(f32 + R"("shape":[-2],"data_offsets":[0,8])", 8), {"shape", "whole number"});
   refuse(entry(f32 + R"("shape":2,"data_offsets":[0,8])", 8), {"shape is a JSON number"});
   refuse(entry(f32 + R"("shape":[4611686018427387904,4],"data_offsets":[0,0])", 0), {"more than 2^64"});
@@ -175,7 +178,8 @@ TEST_CASE("headers that break a rule of the format are refused by that rule") {
 
 TEST_CASE("names that stand twice and bytes that stand twice or for nothing are refused") {
   const auto one = [](const char* name, int begin, int end) {
-    return fmt::format(R"("{}":{{"dtype":"U8","shape":[{}],"data_offsets":[{},{}]}})", name, end - begin, begin, end);
+    return fmt::format(R"("{}":{{"dtype":"U8","shape":[{}],"data_offsets":[{},{}]}})", name, end - begin,
+                       begin, end);
   };
   refuse(file_of("{" + one("a", 0, 4) + "," + one("a", 4, 8) + "}", 8), {"\"a\"", "twice"});
   refuse(file_of("{" + one("a", 0, 5) + "," + one("b", 4, 8) + "}", 8), {"overlap at byte 4"});
@@ -185,9 +189,11 @@ TEST_CASE("names that stand twice and bytes that stand twice or for nothing are 
   refuse(file_of("{" + one("a", 1, 8) + "}", 8), {"gap at byte 0"});
   refuse(file_of("{" + one("a", 0, 7) + "}", 8), {"8 bytes of data", "need 7"});
   const TempDir dir;
-  const auto fine = WeightFile::open(dir.write("x.safetensors", file_of("{" + one("b", 0, 4) + "," + one("a", 4, 8) + "}   ", 8)));
+  const auto fine = WeightFile::open(
+      dir.write("x.safetensors", file_of("{" + one("b", 0, 4) + "," + one("a", 4, 8) + "}   ", 8)));
   CHECK(fine.at("a").bytes.data() == fine.at("b").bytes.data() + 4);
-  CHECK(WeightFile::open(dir.write("y.safetensors", file_of(R"({"__metadata__":null})", 0))).tensors().empty());
+  CHECK(
+      WeightFile::open(dir.write("y.safetensors", file_of(R"({"__metadata__":null})", 0))).tensors().empty());
 }
 
 TEST_CASE("a good file whose length begins like another format's mark is read") {
@@ -215,7 +221,8 @@ TEST_CASE("a sharded set is read through its index") {
 TEST_CASE("an index that does not fit its shards is refused") {
   const TempDir dir;
   const nlohmann::json good = write_shards(dir);
-  const auto refuse_index = [&](ExitCode code, const nlohmann::json& weight_map, std::vector<std::string> words) {
+  const auto refuse_index = [&](ExitCode code, const nlohmann::json& weight_map,
+                                std::vector<std::string> words) {
     CAPTURE(weight_map.dump());
     dir.write("model.safetensors.index.json", nlohmann::json({{"weight_map", weight_map}}).dump());
     words.push_back("model.safetensors.index.json");
@@ -251,15 +258,18 @@ TEST_CASE("an index that does not fit its shards is refused") {
 
 TEST_CASE("missing files and directories without weights are usage errors") {
   const TempDir dir;
-  check_refused(ExitCode::usage, {"none.safetensors", "no such"}, [&] { WeightFile::open(dir / "none.safetensors"); });
-  check_refused(ExitCode::usage, {dir.path().string(), "model.safetensors", "index"}, [&] { WeightFile::open(dir.path()); });
+  check_refused(ExitCode::usage, {"none.safetensors", "no such"},
+                [&] { WeightFile::open(dir / "none.safetensors"); });
+  check_refused(ExitCode::usage, {dir.path().string(), "model.safetensors", "index"},
+                [&] { WeightFile::open(dir.path()); });
   fs::create_directory(dir / "model.safetensors");
   check_refused(ExitCode::usage, {"not a file"}, [&] { WeightFile::open(dir.path()); });
 }
 
 TEST_CASE("a failed write leaves the old file and nothing else") {
   const TempDir dir;
-  check_refused(ExitCode::io, {"none"}, [&] { dex::write_safetensors(dir / "none" / "a.safetensors", {}, {}); });
+  check_refused(ExitCode::io, {"none"},
+                [&] { dex::write_safetensors(dir / "none" / "a.safetensors", {}, {}); });
   dex::write_safetensors(dir / "a.safetensors", {}, {{"k", "v"}});
   CHECK(WeightFile::open(dir / "a.safetensors").metadata().at("k") == "v");
   CHECK(std::distance(fs::directory_iterator(dir.path()), fs::directory_iterator{}) == 1);
@@ -269,11 +279,16 @@ TEST_CASE("the ten broken files are refused, pointers and web pages by name") {
   const auto cases = dex::test::shared("cases/d-f1");
   if (!cases) return;
   const std::map<std::string, std::vector<std::string>> words{
-      {"lfs-pointer", {"git-lfs pointer", "135 bytes"}}, {"error-page", {"web page", "88 bytes"}},
-      {"empty", {"0 bytes"}},                            {"seven-bytes", {"7 bytes"}},
-      {"len-2e63", {"9223372036854775808", "62"}},       {"len-past-eof", {"9054", "62"}},
-      {"len-zero", {"claims 0 bytes"}},                  {"len-mid-header", {"not JSON"}},
-      {"data-cut", {"[0, 8]", "5 bytes"}},               {"header-not-json", {"does not begin with {"}}};
+      {"lfs-pointer", {"git-lfs pointer", "135 bytes"}},
+      {"error-page", {"web page", "88 bytes"}},
+      {"empty", {"0 bytes"}},
+      {"seven-bytes", {"7 bytes"}},
+      {"len-2e63", {"9223372036854775808", "62"}},
+      {"len-past-eof", {"9054", "62"}},
+      {"len-zero", {"claims 0 bytes"}},
+      {"len-mid-header", {"not JSON"}},
+      {"data-cut", {"[0, 8]", "5 bytes"}},
+      {"header-not-json", {"does not begin with {"}}};
   int seen = 0;
   for (const auto& entry : fs::directory_iterator(*cases)) {
     CAPTURE(entry.path().string());
@@ -290,13 +305,15 @@ TEST_CASE("real pointers and quantised shards are refused by what they are") {
   if (!negative) return;
   check_refused(ExitCode::io, {"Xet pointer", "112 bytes"},
                 [&] { WeightFile::open(*negative / "xet-pointer-model-00001-of-00002.safetensors"); });
-  check_refused(ExitCode::io, {"dtype is U32", "quantised"}, [&] { WeightFile::open(*negative / "mlx-quantised-sharded"); });
+  check_refused(ExitCode::io, {"dtype is U32", "quantised"},
+                [&] { WeightFile::open(*negative / "mlx-quantised-sharded"); });
 }
 
 TEST_CASE("a set with a missing shard is refused with the missing file") {
   const auto model = dex::test::shared("cases/d-f2");
   if (!model) return;
-  check_refused(ExitCode::usage, {"1 of the 2 files", "model-00002-of-00002.safetensors"}, [&] { WeightFile::open(*model); });
+  check_refused(ExitCode::usage, {"1 of the 2 files", "model-00002-of-00002.safetensors"},
+                [&] { WeightFile::open(*model); });
   const WeightFile shard = WeightFile::open(*model / "model-00001-of-00002.safetensors");
   CHECK(shard.at("model.embed_tokens.weight").shape == std::vector<std::int64_t>{320, 32});
   CHECK(shard.at("model.embed_tokens.weight").bytes.size() == 320 * 32 * 2);

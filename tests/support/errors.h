@@ -19,7 +19,8 @@ inline std::optional<Error> error_of(const std::function<void()>& call) {
 }
 
 // Fails unless `call` throws Error with `code` and every one of `words` in its message.
-inline void check_refused(ExitCode code, const std::vector<std::string>& words, const std::function<void()>& call) {
+inline void check_refused(ExitCode code, const std::vector<std::string>& words,
+                          const std::function<void()>& call) {
   const auto error = error_of(call);
   REQUIRE(error);
   INFO(error->what());
