@@ -11,7 +11,8 @@ struct Mark {
   std::string_view hint;
 };
 
-constexpr std::string_view kWebPage = "it is a web page (an error or sign-in page saved in place of the file): download it again";
+constexpr std::string_view kWebPage =
+    "it is a web page (an error or sign-in page saved in place of the file): download it again";
 constexpr Mark kMarks[] = {
     {"version https://git-lfs", "it is a git-lfs pointer, not the file itself: fetch it with git lfs pull"},
     {"# xet version", "it is a Xet pointer, not the file itself: download the file it stands for"},
@@ -29,7 +30,8 @@ constexpr Mark kMarks[] = {
 
 std::string foreign_file_hint(std::string_view start) {
   if (start.starts_with("\xef\xbb\xbf")) start.remove_prefix(3);
-  while (!start.empty() && (start.front() == ' ' || start.front() == '\n' || start.front() == '\r' || start.front() == '\t'))
+  while (!start.empty() &&
+         (start.front() == ' ' || start.front() == '\n' || start.front() == '\r' || start.front() == '\t'))
     start.remove_prefix(1);
   std::string lower(start.substr(0, 32));
   std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });

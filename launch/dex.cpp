@@ -1,5 +1,12 @@
 #include <CLI/CLI.hpp>
 #include <functional>
+// dex: finds the command that was asked for, runs it, and turns what it throws into one line and an exit code.
+#include <CLI/CLI.hpp>
+
+#include <filesystem>
+#include <functional>
+#include <iostream>
+#include <string>
 
 #include "common/error.h"
 #include "common/log.h"
@@ -22,5 +29,54 @@ int main(int argc, char** argv) {
   } catch (const std::exception& error) {
     spdlog::error("{}", error.what());
     return static_cast<int>(dex::ExitCode::bug);
+#include "decode/decode_command.h"
+#include "decode/ead_command.h"
+
+namespace {
+
+using dex::ExitCode;
+
+int complain(ExitCode code, const std::string& message) {
+  // Messages of libtorch carry a stack trace behind their first line.
+  std::cerr << "dex: error: " << message.substr(0, message.find('\n')) << "\n";
+  return static_cast<int>(code);
+}
+
+int run(int argc, char** argv) {
+  CLI::App program("Depth exploration for LLM decoding: several depths of one model propose tokens, the last one decides.", "dex");
+  program.set_help_flag("--help", "Show options and leave");
+  program.set_version_flag("--version", "dex " DEX_VERSION);
+  bool quiet = false;
+  program.add_flag("--quiet", quiet, "Log warnings and errors only");
+  program.fallthrough();  // --quiet may stand behind the command, too
+  program.require_subcommand(1);
+
+  std::function<int()> chosen;
+  dex::add_prepare_command(program, chosen);
+  dex::add_ead_command(program, chosen);
+  dex::add_decode_command(program, chosen);
+
+  try {
+    program.parse(argc, argv);
+  } catch (const CLI::Success& help_or_version) {
+    return program.exit(help_or_version);
+  } catch (const CLI::ParseError& error) {
+    return complain(ExitCode::usage, error.what());
+  }
+  dex::start_log(quiet);
+  return chosen();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const dex::Error& error) {
+    return complain(error.code(), error.what());
+  } catch (const std::filesystem::filesystem_error& error) {
+    return complain(ExitCode::io, error.what());
+  } catch (const std::exception& error) {
+    return complain(ExitCode::bug, error.what());
   }
 }
