@@ -11,11 +11,10 @@
 #include <thread>
 
 #include "common/file.h"
-#include "tests/support/fails.h"
+#include "tests/support/errors.h"
 #include "tests/support/temp_dir.h"
 
 using namespace dex;
-using test::message_of;
 namespace fs = std::filesystem;
 
 namespace {
@@ -209,5 +208,5 @@ TEST_CASE("kills at random moments never lose a saved checkpoint and never leave
 
 TEST_CASE("keeping no checkpoint is refused") {
   const test::TempDir dir;
-  message_of(ExitCode::usage, [&] { save(dir / "c", 1, 0); });
+  test::check_refused(ExitCode::usage, {"0"}, [&] { save(dir / "c", 1, 0); });
 }

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "checkpoints/checkpoint.h"
+#include "common/error.h"
 #include "common/file.h"
 #include "tests/support/adapter_tensors.h"
 #include "tests/support/temp_dir.h"

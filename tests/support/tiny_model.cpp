@@ -1,5 +1,6 @@
 #include "tests/support/tiny_model.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -20,6 +21,12 @@ class Weights {
 
   void matrix(const std::string& name, std::int64_t out, std::int64_t in) {
     add(name, {out, in}, 0.0f, scale_ * std::sqrt(32.0f / static_cast<float>(in)));
+  }
+  // Row 2i + 1 becomes a copy of row 2i.
+  void pair_rows(const std::string& name, std::int64_t out, std::int64_t in) {
+    auto& values = memory_.at(name);
+    for (std::int64_t row = 1; row < out; row += 2)
+      std::copy_n(values.begin() + (row - 1) * in, in, values.begin() + row * in);
   }
   void norm(const std::string& name, std::int64_t size) { add(name, {size}, 1.0f, 0.2f); }
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
@@ -90,6 +97,7 @@ std::filesystem::path TinyModel::write(const std::filesystem::path& dir) const {
   }
   w.norm("model.norm.weight", hidden);
   if (!tied) w.matrix("lm_head.weight", vocab, hidden);
+  if (duplicate_rows) w.pair_rows(tied ? "model.embed_tokens.weight" : "lm_head.weight", vocab, hidden);
   make_directory(dir);
   write_safetensors(dir / "model.safetensors", w.tensors(), {{"format", "pt"}});
   write_file(dir / "config.json", config_of(*this).dump(2) + "\n");

@@ -11,6 +11,7 @@ struct TinyModel {
   int layers = 4, hidden = 32, heads = 4, kv_heads = 2, head_dim = 8, intermediate = 48, vocab = 97;
   int max_positions = 256;
   bool tied = true;
+  bool duplicate_rows = false;  // the head's rows come in equal pairs: every best logit is an exact tie
   float scale = 0.3f;    // spread of the weights: larger means more peaked logits
   std::uint64_t seed = 1;
 
