@@ -11,6 +11,7 @@
 #include "data/prepare_command.h"
 #include "decode/decode_command.h"
 #include "decode/ead_command.h"
+#include "train/train_command.h"
 
 namespace {
 
@@ -33,6 +34,7 @@ int run(int argc, char** argv) {
 
   std::function<int()> chosen;
   dex::add_prepare_command(program, chosen);
+  dex::add_train_command(program, chosen);
   dex::add_ead_command(program, chosen);
   dex::add_decode_command(program, chosen);
 
