@@ -45,7 +45,8 @@ class PlotEad(unittest.TestCase):
         self.assertEqual(outcome.returncode, 0, outcome.stderr)
         self.assertEqual(sorted(path.name for path in (self.directory / "out").iterdir()), ["ead_map.png", "ead_share.png"])
         for path in (self.directory / "out").iterdir():
-            self.assertEqual(Image.open(path).width, 1200)
+            with Image.open(path) as picture:
+                self.assertEqual(picture.width, 1200)
 
     def test_a_run_that_lacks_a_field_is_named_with_the_field(self):
         outcome = self.draw({key: value for key, value in RUN.items() if key != "stable"})
