@@ -6,19 +6,11 @@
 #include <vector>
 
 #include "common/adapter.h"
+#include "common/exit_answer.h"
 #include "common/head.h"
 #include "common/token.h"
 
 namespace dex {
-
-// What one exit answers for one row.
-struct ExitAnswer {
-  std::vector<Token> tokens;         // best first, `width` of them
-  std::vector<float> probabilities;  // of tokens
-  std::vector<float> asked;          // probabilities of the ids asked for, in their order
-  float gap = 0;                     // best logit minus second best
-  std::uint64_t hash = 0;            // of the bits of the row's logits
-};
 
 class Exit {
  public:

@@ -32,7 +32,8 @@ class Descriptor {
     }
   }
   void sync() {
-    require(fsync(fd_) == 0, ExitCode::io, "{}: cannot be synced: {}", path_.string(), std::strerror(errno));
+    const bool synced = fsync(fd_) == 0;  // on its own line: arguments of one call are evaluated in any order
+    require(synced, ExitCode::io, "{}: cannot be synced: {}", path_.string(), std::strerror(errno));
   }
   int fd() const { return fd_; }
 
@@ -61,11 +62,13 @@ std::string read_file(const fs::path& path) {
   }
 }
 
-void write_file(const fs::path& path, std::string_view bytes) {
+void write_file(const fs::path& path, std::string_view bytes) { write_file(path, std::span(&bytes, 1)); }
+
+void write_file(const fs::path& path, std::span<const std::string_view> pieces) {
   const fs::path temporary = path.string() + ".tmp-" + std::to_string(getpid());
   try {
     Descriptor file(temporary, O_WRONLY | O_CREAT | O_TRUNC);
-    file.write_all(bytes);
+    for (const std::string_view piece : pieces) file.write_all(piece);
     file.sync();
     rename_durably(temporary, path);
   } catch (...) {
@@ -78,8 +81,8 @@ void sync_file(const fs::path& path) { Descriptor(path, O_RDONLY).sync(); }
 void sync_directory(const fs::path& directory) { Descriptor(directory, O_RDONLY | O_DIRECTORY).sync(); }
 
 void rename_durably(const fs::path& from, const fs::path& to) {
-  require(rename(from.c_str(), to.c_str()) == 0, ExitCode::io, "{}: cannot be renamed to {}: {}", from.string(),
-          to.string(), std::strerror(errno));
+  const bool renamed = rename(from.c_str(), to.c_str()) == 0;
+  require(renamed, ExitCode::io, "{}: cannot be renamed to {}: {}", from.string(), to.string(), std::strerror(errno));
   sync_directory(parent_of(to));
 }
 
@@ -88,8 +91,8 @@ void make_directory(const fs::path& path) {
   fs::create_directories(path, error);
   require(!error && fs::is_directory(path), ExitCode::io, "{}: cannot be made a directory: {}", path.string(),
           error ? error.message() : "something else stands there");
-  require(access(path.c_str(), W_OK) == 0, ExitCode::io, "{}: cannot be written to: {}", path.string(),
-          std::strerror(errno));
+  const bool writable = access(path.c_str(), W_OK) == 0;
+  require(writable, ExitCode::io, "{}: cannot be written to: {}", path.string(), std::strerror(errno));
 }
 
 }  // namespace dex

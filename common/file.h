@@ -1,6 +1,7 @@
 // Whole files, read and written so that a reader never meets half of one.
 #pragma once
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -12,6 +13,7 @@ std::string read_file(const std::filesystem::path& path);
 // Writes path under a temporary name beside it, fsyncs, renames, fsyncs the directory. On failure nothing is left behind
 // and Error(io) names path and errno.
 void write_file(const std::filesystem::path& path, std::string_view bytes);
+void write_file(const std::filesystem::path& path, std::span<const std::string_view> pieces);  // laid end to end
 
 // The steps of write_file for writers that fill the file themselves (HDF5, safetensors).
 void sync_file(const std::filesystem::path& path);

@@ -18,7 +18,7 @@ std::size_t size_of(StoredType type);   // bytes of one element
 struct StoredTensor {
   StoredType type = StoredType::f32;
   std::vector<std::int64_t> shape;
-  std::span<const std::byte> bytes;  // row-major, little-endian
+  std::span<const std::byte> bytes;  // row-major, little-endian; aligned only as the file happens to be
 };
 
 // One file, or a sharded set named by model.safetensors.index.json. Header and sizes are checked in full at opening;

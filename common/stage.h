@@ -9,26 +9,13 @@
 #include "common/config.h"
 #include "common/depth_set.h"
 #include "common/kv_cache.h"
+#include "common/row_layout.h"
 #include "common/safetensors.h"
 #include "common/token.h"
 #include "kernels/types.h"
 #include "kernels/workers.h"
 
 namespace dex {
-
-// Where the rows of one call stand. Row i sees positions [0, context_size[i]) of the context, then its branch rows
-// branch[branch_begin[i] .. branch_begin[i+1]) in position order, its own row last.
-struct RowLayout {
-  std::vector<std::int32_t> positions;   // (rows)
-  std::vector<std::int32_t> cache_rows;  // (rows): where each row's own K and V go
-  std::span<const std::int32_t> context;  // position -> cache row
-  std::vector<std::int32_t> context_size;  // (rows)
-  std::vector<std::int32_t> branch, branch_begin;
-  int rows() const { return static_cast<int>(positions.size()); }
-
-  // Rows at positions first .. first+count-1 of a context whose rows are their positions (prefill, teacher forcing).
-  static RowLayout contiguous(int first, int count, std::span<const std::int32_t> context);
-};
 
 struct LayerWeights {  // D hidden, F intermediate, Q = heads * head_dim, C = kv_heads * head_dim
   at::Tensor input_norm, post_norm;   // (D) f32

@@ -18,19 +18,24 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
 
   // Ids of plain text, as the reference library gives them without special tokens. Control strings in the text stay
-  // text: no control id ever comes out. Invalid UTF-8 is an Error(usage).
+  // text: no id of an added token (<|im_end|>, and the likes of <think>, too) ever comes out. Invalid UTF-8 is an
+  // Error(usage).
   virtual std::vector<Token> encode(std::string_view text) const = 0;
+
+  // The same for text that goes on from other text: SentencePiece puts no dummy space before it.
+  virtual std::vector<Token> encode_continuation(std::string_view text) const = 0;
 
   // As encode, but control strings such as <|im_end|> become their ids. For raw prompts, on request only.
   virtual std::vector<Token> encode_with_controls(std::string_view text) const = 0;
 
-  // The text of ids, control ids left out. The dummy space that SentencePiece puts before a whole text is dropped only
+  // The text of ids; control ids and ids that the tokenizer does not have are left out. The dummy space that SentencePiece puts before a whole text is dropped only
   // when `whole` is set. May end inside a UTF-8 sequence.
   virtual std::string decode(std::span<const Token> ids, bool whole = true) const = 0;
 
   virtual int size() const = 0;                                             // last id + 1
-  virtual bool is_control(Token id) const = 0;
-  virtual std::optional<Token> control_id(std::string_view text) const = 0;  // "</s>", "<|im_end|>", ...
+  virtual bool is_control(Token id) const = 0;                               // never part of decoded text
+  virtual std::optional<Token> control_id(std::string_view text) const = 0;  // "</s>", "<|im_end|>", "<think>", ...
+  virtual std::optional<Token> begin_id() const = 0;                        // what the model wants before a raw prompt
   virtual std::string text_of_id(Token id) const = 0;                       // the stored piece, for inspection
 
   const std::string& digest() const { return digest_; }  // SHA-256 of the file it was read from

@@ -1,38 +1,63 @@
 #include "kernels/workers.h"
 
 #include <atomic>
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 namespace dex {
+namespace {
 
+// A thread that has nothing to do looks this often before it sleeps: the next operator usually comes within microseconds,
+// a wake-up costs tens of them.
+constexpr int kLooks = 400;
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+template <class T>
+void wait_while(const std::atomic<T>& value, T old) {
+  for (int look = 0; look < kLooks; ++look) {
+    if (value.load(std::memory_order_acquire) != old) return;
+    pause();
+  }
+  value.wait(old, std::memory_order_acquire);
+}
+
+}  // namespace
+
+// `ticket` holds the number of parts in its upper half and the next part in its lower half, so that one fetch_add both takes
+// a part and tells whether it was one; a thread that comes late finds none left and nobody waits for it.
 struct Workers::State {
-  std::mutex mutex;
-  std::condition_variable wake, done;
-  const std::function<void(int)>* part = nullptr;
-  std::atomic<int> next{0};
-  int parts = 0, busy = 0;
-  long generation = 0;
-  bool stop = false;
+  std::atomic<std::uint64_t> ticket{0};
+  std::atomic<const std::function<void(int)>*> part{nullptr};
+  std::atomic<int> unfinished{0};
+  std::atomic<std::uint32_t> calls{0};
+  std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
 
   void drain() {
-    for (int i = next.fetch_add(1); i < parts; i = next.fetch_add(1)) (*part)(i);
+    for (;;) {
+      const std::uint64_t taken = ticket.fetch_add(1, std::memory_order_acq_rel);
+      const auto index = static_cast<std::uint32_t>(taken), parts = static_cast<std::uint32_t>(taken >> 32);
+      if (index >= parts) return;
+      (*part.load(std::memory_order_relaxed))(static_cast<int>(index));
+      if (unfinished.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished.notify_one();
+    }
   }
   void serve() {
-    long seen = 0;
-    std::unique_lock lock(mutex);
     for (;;) {
-      wake.wait(lock, [&] { return stop || generation != seen; });
-      if (stop) return;
-      seen = generation;
-      lock.unlock();
+      const std::uint32_t seen = calls.load(std::memory_order_acquire);
+      if (stop.load(std::memory_order_acquire)) return;
       drain();
-      lock.lock();
-      if (--busy == 0) done.notify_one();
+      wait_while(calls, seen);
     }
+  }
+  void call() {
+    calls.fetch_add(1, std::memory_order_release);
+    calls.notify_all();
   }
 };
 
@@ -41,11 +66,8 @@ Workers::Workers(int threads) : state_(std::make_unique<State>()) {
 }
 
 Workers::~Workers() {
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->stop = true;
-  }
-  state_->wake.notify_all();
+  state_->stop.store(true, std::memory_order_release);
+  state_->call();
   for (auto& thread : state_->threads) thread.join();
 }
 
@@ -57,18 +79,14 @@ void Workers::run(int parts, const std::function<void(int)>& part) {
     for (int i = 0; i < parts; ++i) part(i);
     return;
   }
-  {
-    const std::lock_guard lock(s.mutex);
-    s.part = &part;
-    s.parts = parts;
-    s.next = 0;
-    s.busy = static_cast<int>(s.threads.size());
-    ++s.generation;
-  }
-  s.wake.notify_all();
+  s.part.store(&part, std::memory_order_relaxed);
+  s.unfinished.store(parts, std::memory_order_relaxed);
+  s.ticket.store(static_cast<std::uint64_t>(parts) << 32, std::memory_order_release);
+  s.call();
   s.drain();
-  std::unique_lock lock(s.mutex);
-  s.done.wait(lock, [&] { return s.busy == 0; });
+  for (int left = s.unfinished.load(std::memory_order_acquire); left > 0;
+       left = s.unfinished.load(std::memory_order_acquire))
+    wait_while(s.unfinished, left);
 }
 
 }  // namespace dex

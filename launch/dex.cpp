@@ -8,6 +8,9 @@
 
 #include "common/error.h"
 #include "common/log.h"
+#include "data/prepare_command.h"
+#include "decode/decode_command.h"
+#include "decode/ead_command.h"
 
 namespace {
 
@@ -29,6 +32,9 @@ int run(int argc, char** argv) {
   program.require_subcommand(1);
 
   std::function<int()> chosen;
+  dex::add_prepare_command(program, chosen);
+  dex::add_ead_command(program, chosen);
+  dex::add_decode_command(program, chosen);
 
   try {
     program.parse(argc, argv);

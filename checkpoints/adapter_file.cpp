@@ -1,0 +1,146 @@
+#include "checkpoints/adapter_file.h"
+
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "checkpoints/json_field.h"
+#include "common/digest.h"
+#include "common/error.h"
+#include "common/file.h"
+#include "common/json_file.h"
+
+namespace dex {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kFormat = "dex-adapter-1";
+constexpr const char* kConfigName = "adapter_config.json";
+constexpr const char* kModelName = "adapter_model.safetensors";
+
+std::string digest_of(const std::map<std::string, StoredTensor>& tensors) {
+  Sha256 digest;
+  for (const auto& [name, tensor] : tensors) {
+    digest.add(fmt::format("{} {} {}\n", name, name_of(tensor.type), fmt::join(tensor.shape, " ")));
+    digest.add(tensor.bytes);
+  }
+  return digest.hex();
+}
+
+json to_json(const AdapterConfig& config, const std::string& digest) {
+  return {{"format", kFormat},
+          {"depths", config.depths},
+          {"hidden_size", config.hidden_size},
+          {"width", config.width},
+          {"activation", config.activation},
+          {"dtype", config.dtype},
+          {"model_fingerprint", config.model_fingerprint},
+          {"data_digest", config.data_digest},
+          {"tau", config.tau},
+          {"tensors_sha256", digest}};
+}
+
+AdapterConfig config_of(const json& object, const std::string& place) {
+  const auto format = json_field<std::string>(object, "format", place);
+  require(format == kFormat, ExitCode::io, "{}: format is \"{}\", wanted \"{}\"", place, format, kFormat);
+  AdapterConfig config;
+  config.depths = json_field<std::vector<int>>(object, "depths", place);
+  config.hidden_size = json_field<std::int64_t>(object, "hidden_size", place);
+  config.width = json_field<std::int64_t>(object, "width", place);
+  config.activation = json_field<std::string>(object, "activation", place);
+  config.dtype = json_field<std::string>(object, "dtype", place);
+  config.model_fingerprint = json_field<std::string>(object, "model_fingerprint", place);
+  config.data_digest = json_field<std::string>(object, "data_digest", place);
+  config.tau = json_field<double>(object, "tau", place);
+  return config;
+}
+
+void check_config(const AdapterConfig& config, const std::string& place) {
+  constexpr std::int64_t kLargest = 1 << 24;
+  require(!config.depths.empty(), ExitCode::io, "{}: depths is empty", place);
+  for (std::size_t i = 0; i < config.depths.size(); ++i)
+    require(config.depths[i] >= 1 && (i == 0 || config.depths[i] > config.depths[i - 1]), ExitCode::io,
+            "{}: depths is [{}], wanted increasing layer counts from 1", place, fmt::join(config.depths, ", "));
+  require(config.hidden_size > 0 && config.hidden_size < kLargest && config.width > 0 && config.width < kLargest, ExitCode::io,
+          "{}: hidden_size {} and width {} are no sizes", place, config.hidden_size, config.width);
+  require(config.activation == "silu", ExitCode::io, "{}: activation is \"{}\", wanted \"silu\"", place, config.activation);
+  require(config.dtype == "f32", ExitCode::io, "{}: dtype is \"{}\", wanted \"f32\"", place, config.dtype);
+}
+
+bool all_finite(std::span<const std::byte> bytes) {
+  for (std::size_t at = 0; at + sizeof(float) <= bytes.size(); at += sizeof(float)) {
+    float value;
+    std::memcpy(&value, bytes.data() + at, sizeof value);
+    if (!std::isfinite(value)) return false;
+  }
+  return true;
+}
+
+void check_tensors(const AdapterConfig& config, const std::map<std::string, StoredTensor>& tensors, const std::string& place) {
+  const auto wanted = adapter_tensors(config);
+  for (const auto& [name, shape] : wanted) {
+    const auto found = tensors.find(name);
+    require(found != tensors.end(), ExitCode::io, "{}: the tensor {} is missing", place, name);
+    const StoredTensor& tensor = found->second;
+    require(tensor.shape == shape, ExitCode::io, "{}: the tensor {} has shape [{}], {} wants [{}]", place, name,
+            fmt::join(tensor.shape, ", "), kConfigName, fmt::join(shape, ", "));
+    require(tensor.type == StoredType::f32, ExitCode::io, "{}: the tensor {} has type {}, wanted F32", place, name,
+            name_of(tensor.type));
+    require(all_finite(tensor.bytes), ExitCode::io, "{}: the tensor {} holds NaN or infinity", place, name);
+  }
+  for (const auto& [name, tensor] : tensors)
+    require(wanted.contains(name), ExitCode::io, "{}: the tensor {} belongs to no adapter of {}", place, name, kConfigName);
+}
+
+}  // namespace
+
+std::map<std::string, std::vector<std::int64_t>> adapter_tensors(const AdapterConfig& config) {
+  std::map<std::string, std::vector<std::int64_t>> shapes;
+  for (int depth : config.depths) {
+    const std::string prefix = fmt::format("depth.{}.", depth);
+    shapes[prefix + "norm.weight"] = {config.hidden_size};
+    shapes[prefix + "up.weight"] = {config.width, config.hidden_size};
+    shapes[prefix + "up.bias"] = {config.width};
+    shapes[prefix + "down.weight"] = {config.hidden_size, config.width};
+    shapes[prefix + "down.bias"] = {config.hidden_size};
+    shapes[prefix + "alpha"] = {};
+  }
+  return shapes;
+}
+
+void write_adapter_file(const fs::path& dir, const AdapterConfig& config, const std::map<std::string, StoredTensor>& tensors) {
+  check_config(config, dir.string());
+  check_tensors(config, tensors, dir.string());
+  make_directory(dir);
+  const std::string digest = digest_of(tensors);
+  write_safetensors(dir / kModelName, tensors, {{"format", kFormat}, {"tensors_sha256", digest}});
+  write_file(dir / kConfigName, to_json(config, digest).dump(2) + "\n");
+}
+
+AdapterFile read_adapter_file(const fs::path& dir) {
+  require(fs::is_directory(dir), ExitCode::usage, "{}: no such directory of adapters", dir.string());
+  const std::string config_place = (dir / kConfigName).string(), model_place = (dir / kModelName).string();
+  const json object = read_json_object(dir / kConfigName);
+  AdapterConfig config = config_of(object, config_place);
+  check_config(config, config_place);
+  WeightFile weights = WeightFile::open(dir / kModelName);
+  check_tensors(config, weights.tensors(), model_place);
+  const auto wanted = json_field<std::string>(object, "tensors_sha256", config_place);
+  const std::string seen = digest_of(weights.tensors());
+  require(seen == wanted, ExitCode::io, "{}: the tensors have digest {}, {} wants {}", model_place, seen, kConfigName, wanted);
+  return {std::move(config), std::move(weights)};
+}
+
+AdapterFile read_adapter_file(const fs::path& dir, const std::string& model_fingerprint) {
+  AdapterFile file = read_adapter_file(dir);
+  require(file.config.model_fingerprint == model_fingerprint, ExitCode::usage,
+          "{}: these adapters belong to the model with fingerprint {}, this one has {}", dir.string(),
+          file.config.model_fingerprint, model_fingerprint);
+  return file;
+}
+
+}  // namespace dex

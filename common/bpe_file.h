@@ -1,0 +1,35 @@
+// What a tokenizer.json with a byte-level BPE model says, checked.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/bpe_model.h"
+#include "common/control_strings.h"
+#include "common/token.h"
+#include "common/word_splitter.h"
+
+namespace dex {
+
+struct Piece {
+  std::string stored;  // as the file has it, in the byte alphabet
+  std::string bytes;   // what it decodes to
+  bool added = false;  // only a control string gives it, never plain text
+  bool control = false;
+};
+
+struct BpeFile {
+  std::vector<Piece> pieces;  // by id
+  std::vector<Merge> merges;
+  std::vector<SplitRule> rules;
+  ControlStrings added;
+  bool whole_words_first = false, nfc = false;
+  std::optional<Token> begin;  // from the post-processor
+};
+
+// None when the file is sound but its model is not byte-level BPE; `other` then says what it is. Error(io) when it is no
+// JSON, Error(usage) when it has a rule that is not known here. `place` is its path, for messages.
+std::optional<BpeFile> read_bpe_file(const std::string& bytes, const std::string& place, std::string& other);
+
+}  // namespace dex

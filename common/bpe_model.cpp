@@ -1,0 +1,125 @@
+#include "common/bpe_model.h"
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+
+namespace dex {
+namespace {
+
+std::uint64_t key_of(Token left, Token right) {
+  return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32 | static_cast<std::uint32_t>(right);
+}
+
+std::size_t slot_of(std::uint64_t key, std::size_t slots) { return (key * 0x9E3779B97F4A7C15u >> 32) & (slots - 1); }
+
+struct Symbol {
+  Token id;  // -1 once it is part of its left neighbour
+  std::int32_t previous, next;
+};
+
+// Reused from word to word: a word's merging allocates nothing.
+struct Scratch {
+  std::vector<Symbol> symbols;
+  std::vector<std::uint64_t> heap;  // rank << 32 | place of the left symbol: lowest rank first, then leftmost
+};
+
+}  // namespace
+
+BpeModel::BpeModel(std::vector<std::string> pieces, const std::vector<Merge>& merges, bool whole_words_first)
+    : pieces_(std::move(pieces)),
+      rules_(std::bit_ceil(merges.size() * 2 + 2)),
+      whole_(std::make_unique<std::atomic<Whole>[]>(pieces_.size())),
+      whole_words_first_(whole_words_first) {
+  byte_ids_.fill(-1);
+  words_.reserve(pieces_.size());
+  for (std::size_t id = 0; id < pieces_.size(); ++id) {
+    const std::string& piece = pieces_[id];
+    if (piece.empty()) continue;
+    if (piece.size() == 1) byte_ids_[static_cast<unsigned char>(piece[0])] = static_cast<Token>(id);
+    words_.emplace(piece, static_cast<Token>(id));
+    longest_ = std::max(longest_, piece.size());
+  }
+  for (std::size_t rank = 0; rank < merges.size(); ++rank) {
+    const std::uint64_t key = key_of(merges[rank].left, merges[rank].right);
+    std::size_t slot = slot_of(key, rules_.size());
+    while (rules_[slot].key != kNone && rules_[slot].key != key) slot = (slot + 1) & (rules_.size() - 1);
+    rules_[slot] = {key, static_cast<std::int32_t>(rank), merges[rank].result};
+  }
+}
+
+const BpeModel::Rule* BpeModel::find(Token left, Token right) const {
+  const std::uint64_t key = key_of(left, right);
+  for (std::size_t slot = slot_of(key, rules_.size());; slot = (slot + 1) & (rules_.size() - 1)) {
+    if (rules_[slot].key == key) return &rules_[slot];
+    if (rules_[slot].key == kNone) return nullptr;
+  }
+}
+
+void BpeModel::append(std::string_view word, std::vector<Token>& ids) const {
+  if (word.size() <= longest_)
+    if (const auto found = words_.find(word); found != words_.end())
+      if (whole_words_first_ || merges_to(word, found->second)) {
+        ids.push_back(found->second);
+        return;
+      }
+  merge(word, ids);
+}
+
+bool BpeModel::merges_to(std::string_view word, Token id) const {
+  std::atomic<Whole>& whole = whole_[static_cast<std::size_t>(id)];
+  if (const Whole known = whole.load(std::memory_order_relaxed); known != Whole::unknown) return known == Whole::yes;
+  std::vector<Token> merged;
+  merge(word, merged);
+  const bool yes = merged.size() == 1 && merged[0] == id;
+  whole.store(yes ? Whole::yes : Whole::no, std::memory_order_relaxed);  // threads that race write the same
+  return yes;
+}
+
+void BpeModel::merge(std::string_view word, std::vector<Token>& ids) const {
+  static thread_local Scratch scratch;
+  auto& [symbols, heap] = scratch;
+  symbols.clear();
+  heap.clear();
+  for (const char byte : word) {
+    const Token id = byte_ids_[static_cast<unsigned char>(byte)];
+    const auto place = static_cast<std::int32_t>(symbols.size());
+    if (id >= 0) symbols.push_back({id, place - 1, place + 1});
+  }
+  if (symbols.empty()) return;
+  symbols.back().next = -1;
+
+  const auto rule_at = [&](std::int32_t place) -> const Rule* {
+    const Symbol& left = symbols[static_cast<std::size_t>(place)];
+    if (left.id < 0 || left.next < 0) return nullptr;
+    return find(left.id, symbols[static_cast<std::size_t>(left.next)].id);
+  };
+  const auto offer = [&](std::int32_t place) {
+    if (const Rule* rule = rule_at(place)) {
+      heap.push_back(static_cast<std::uint64_t>(rule->rank) << 32 | static_cast<std::uint32_t>(place));
+      std::push_heap(heap.begin(), heap.end(), std::greater<>());
+    }
+  };
+  for (std::size_t place = 0; place < symbols.size(); ++place) offer(static_cast<std::int32_t>(place));
+
+  while (!heap.empty()) {
+    std::pop_heap(heap.begin(), heap.end(), std::greater<>());
+    const std::uint64_t best = heap.back();
+    heap.pop_back();
+    const auto place = static_cast<std::int32_t>(best & 0xFFFFFFFFu);
+    const Rule* rule = rule_at(place);
+    if (!rule || static_cast<std::uint64_t>(rule->rank) != best >> 32) continue;  // the pair has changed since
+    Symbol& left = symbols[static_cast<std::size_t>(place)];
+    Symbol& right = symbols[static_cast<std::size_t>(left.next)];
+    left.id = rule->result;
+    right.id = -1;
+    left.next = right.next;
+    if (left.next >= 0) symbols[static_cast<std::size_t>(left.next)].previous = place;
+    offer(place);
+    if (left.previous >= 0) offer(left.previous);
+  }
+  for (std::int32_t place = 0; place >= 0; place = symbols[static_cast<std::size_t>(place)].next)
+    ids.push_back(symbols[static_cast<std::size_t>(place)].id);
+}
+
+}  // namespace dex

@@ -1,0 +1,112 @@
+#include "common/bpe_tokenizer.h"
+
+#include <utf8proc.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "common/bpe_file.h"
+#include "common/bpe_model.h"
+#include "common/digest.h"
+#include "common/error.h"
+#include "common/utf8.h"
+#include "common/word_splitter.h"
+
+namespace dex {
+namespace {
+
+std::vector<std::string> bytes_of_plain(const std::vector<Piece>& pieces) {
+  std::vector<std::string> bytes(pieces.size());
+  for (std::size_t id = 0; id < pieces.size(); ++id)
+    if (!pieces[id].added) bytes[id] = pieces[id].bytes;
+  return bytes;
+}
+
+// No character below U+0300 changes under NFC or combines with one before it.
+bool surely_nfc(std::string_view text) {
+  for (const char byte : text)
+    if (static_cast<unsigned char>(byte) >= 0xCC) return false;
+  return true;
+}
+
+std::string to_nfc(std::string_view text) {
+  utf8proc_uint8_t* made = nullptr;
+  const auto size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                 static_cast<utf8proc_ssize_t>(text.size()), &made,
+                                 static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(made, &std::free);
+  require(size >= 0, ExitCode::bug, "NFC: {}", utf8proc_errmsg(size));
+  return {reinterpret_cast<const char*>(made), static_cast<std::size_t>(size)};
+}
+
+class BpeTokenizer : public Tokenizer {
+ public:
+  BpeTokenizer(BpeFile file, const std::string& place, std::string digest)
+      : pieces_(std::move(file.pieces)),
+        added_(std::move(file.added)),
+        splitter_(file.rules, place),
+        model_(bytes_of_plain(pieces_), file.merges, file.whole_words_first),
+        nfc_(file.nfc),
+        begin_(file.begin) {
+    digest_ = std::move(digest);
+  }
+
+  std::vector<Token> encode(std::string_view text) const override {
+    require_utf8(text, "the text to tokenize");
+    std::vector<Token> ids;
+    append(text, ids);
+    return ids;
+  }
+
+  std::vector<Token> encode_continuation(std::string_view text) const override { return encode(text); }
+
+  std::vector<Token> encode_with_controls(std::string_view text) const override {
+    require_utf8(text, "the text to tokenize");
+    std::vector<Token> ids;
+    cut_at_controls(
+        added_, text, [&](std::string_view plain) { append(plain, ids); }, [&](Token id) { ids.push_back(id); });
+    return ids;
+  }
+
+  std::string decode(std::span<const Token> ids, bool) const override {
+    std::string text;
+    for (const Token id : ids)
+      if (has(id) && !is_control(id)) text += piece(id).bytes;
+    return text;
+  }
+
+  int size() const override { return static_cast<int>(pieces_.size()); }
+  bool is_control(Token id) const override { return has(id) && piece(id).control; }
+  std::optional<Token> control_id(std::string_view text) const override { return added_.id_of(text); }
+  std::optional<Token> begin_id() const override { return begin_; }
+  std::string text_of_id(Token id) const override { return has(id) ? piece(id).stored : ""; }
+
+ private:
+  bool has(Token id) const { return id >= 0 && id < size(); }
+  const Piece& piece(Token id) const { return pieces_[static_cast<std::size_t>(id)]; }
+
+  void append(std::string_view text, std::vector<Token>& ids) const {
+    std::string normal;
+    if (nfc_ && !surely_nfc(text)) text = normal = to_nfc(text);
+    std::vector<std::string_view> words;
+    splitter_.split(text, words);
+    for (const std::string_view word : words) model_.append(word, ids);
+  }
+
+  std::vector<Piece> pieces_;
+  ControlStrings added_;
+  WordSplitter splitter_;
+  BpeModel model_;
+  bool nfc_;
+  std::optional<Token> begin_;
+};
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> read_bpe_tokenizer(const std::string& bytes, const std::string& place, std::string& other) {
+  auto file = read_bpe_file(bytes, place, other);
+  if (!file) return nullptr;
+  return std::make_unique<BpeTokenizer>(std::move(*file), place, sha256_of(bytes));
+}
+
+}  // namespace dex

@@ -1,0 +1,49 @@
+#include "common/exit.h"
+
+#include <algorithm>
+#include <array>
+
+#include "common/error.h"
+#include "kernels/rank_tokens.h"
+
+namespace dex {
+
+Exit::Exit(const Head& head, const Adapter* adapter, int depth) : head_(head), adapter_(adapter), depth_(depth) {}
+
+std::vector<ExitAnswer> Exit::read(const at::Tensor& h, int width, const std::vector<std::vector<Token>>& asked,
+                                   const std::vector<std::int32_t>& positions, Workers& workers) const {
+  const auto rows = static_cast<std::size_t>(h.size(0));
+  if (rows == 0) return {};
+  const at::Tensor logits = head_.logits(adapter_ ? adapter_->induce(h, workers) : h, workers);
+  width = std::min(width, head_.vocab());
+  const auto w = static_cast<std::size_t>(width);
+
+  std::vector<Token> tokens(rows * w), asked_flat;
+  std::vector<std::int32_t> asked_begin{0};
+  for (const auto& ids : asked) {
+    asked_flat.insert(asked_flat.end(), ids.begin(), ids.end());
+    asked_begin.push_back(static_cast<std::int32_t>(asked_flat.size()));
+  }
+  std::vector<float> probabilities(rows * w), asked_probabilities(asked_flat.size()), gaps(rows);
+  std::vector<std::uint64_t> hashes(rows);
+  const auto has_nan = std::make_unique<bool[]>(rows);
+  cpu::rank_tokens({.logits = logits.data_ptr<float>(), .rows = static_cast<int>(rows), .vocab = head_.vocab(),
+                    .width = width, .tokens = tokens.data(), .probabilities = probabilities.data(),
+                    .asked = asked_flat.data(), .asked_begin = asked_begin.data(),
+                    .asked_probabilities = asked_probabilities.data(), .gaps = gaps.data(), .hashes = hashes.data(),
+                    .has_nan = has_nan.get()}, workers);
+
+  std::vector<ExitAnswer> answers(rows);
+  for (std::size_t i = 0; i < rows; ++i) {
+    require(!has_nan[i], ExitCode::bug, "the logits at depth {}, position {} hold NaN", depth_, positions[i]);
+    answers[i].tokens.assign(tokens.begin() + static_cast<long>(i * w), tokens.begin() + static_cast<long>((i + 1) * w));
+    answers[i].probabilities.assign(probabilities.begin() + static_cast<long>(i * w),
+                                    probabilities.begin() + static_cast<long>((i + 1) * w));
+    answers[i].asked.assign(asked_probabilities.begin() + asked_begin[i], asked_probabilities.begin() + asked_begin[i + 1]);
+    answers[i].gap = gaps[i];
+    answers[i].hash = hashes[i];
+  }
+  return answers;
+}
+
+}  // namespace dex

@@ -1,0 +1,60 @@
+#include "common/model.h"
+
+#include <algorithm>
+
+#include "common/digest.h"
+#include "common/error.h"
+#include "common/log.h"
+
+namespace dex {
+namespace {
+
+constexpr std::size_t kSampledBytes = 4096;  // of each tensor's start and end
+
+std::vector<Token> all_stop_ids(const ModelConfig& config, const Tokenizer* tokenizer) {
+  std::vector<Token> ids = config.stop_ids;
+  if (tokenizer)
+    for (const std::string& text : config.stop_texts)
+      if (const auto id = tokenizer->control_id(text)) ids.push_back(*id);
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
+
+bool has_tokenizer(const std::filesystem::path& dir) {
+  return std::filesystem::exists(dir / "tokenizer.json") || std::filesystem::exists(dir / "tokenizer.model");
+}
+
+}  // namespace
+
+std::string model_fingerprint(const ModelConfig& c, const WeightFile& weights) {
+  Sha256 digest;
+  digest.add(fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {}\n", c.family, c.hidden_size, c.intermediate_size,
+                         c.vocab_size, c.num_layers, c.num_heads, c.num_kv_heads, c.head_dim, c.rms_norm_eps, c.rope.theta,
+                         c.rope.type, c.rope.factor, c.tied_head));
+  for (const auto& [name, tensor] : weights.tensors()) {
+    digest.add(fmt::format("{} {} {}\n", name, name_of(tensor.type), tensor.bytes.size()));
+    digest.add(tensor.bytes.first(std::min(kSampledBytes, tensor.bytes.size())));
+    digest.add(tensor.bytes.last(std::min(kSampledBytes, tensor.bytes.size())));
+  }
+  return digest.hex();
+}
+
+Model Model::load(const std::filesystem::path& dir, const DepthSet& depths, Dtype dtype) {
+  Model model{.config = read_model_config(dir), .depths = depths, .dtype = dtype};
+  require(depths.num_layers() == model.config.num_layers, ExitCode::usage, "{}: the depth set {} ends at {}, the model has {} layers",
+          dir.string(), depths.text(), depths.num_layers(), model.config.num_layers);
+  const WeightFile weights = WeightFile::open(dir);
+  model.fingerprint = model_fingerprint(model.config, weights);
+  if (has_tokenizer(dir)) model.tokenizer = load_tokenizer(dir);
+  const int rows = static_cast<int>(model.config.vocab_size);
+  const int vocab = model.tokenizer ? std::min(model.tokenizer->size(), rows) : rows;
+  if (vocab < rows) spdlog::info("{}: head rows {}..{} have no token and are never emitted", dir.string(), vocab, rows - 1);
+  model.embedding = std::make_unique<Embedding>(model.config, weights, dtype);
+  model.head = std::make_unique<Head>(model.config, weights, *model.embedding, vocab, dtype);
+  for (int k = 0; k < depths.num_stages(); ++k) model.stages.emplace_back(model.config, depths.layers(k), weights, dtype);
+  model.stop_ids = all_stop_ids(model.config, model.tokenizer.get());
+  return model;
+}
+
+}  // namespace dex

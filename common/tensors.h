@@ -1,0 +1,24 @@
+// Between stored tensors (files) and libtorch's.
+#pragma once
+#include <ATen/ATen.h>
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/safetensors.h"
+#include "kernels/types.h"
+
+namespace dex {
+
+at::ScalarType scalar_type(StoredType type);
+at::ScalarType scalar_type(Dtype dtype);
+
+at::Tensor view_of(const StoredTensor& stored);       // no copy: valid as long as the file is open
+StoredTensor stored_view(const at::Tensor& tensor);   // no copy: contiguous CPU tensors, valid as long as the tensor
+
+// The tensor `name` converted to `dtype`, own memory. Error(io) with name, shape seen and wanted when it does not fit.
+at::Tensor load_tensor(const WeightFile& file, const std::string& name, const std::vector<std::int64_t>& shape,
+                       Dtype dtype);
+
+}  // namespace dex

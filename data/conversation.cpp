@@ -1,0 +1,100 @@
+#include "data/conversation.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace dex {
+namespace {
+
+constexpr std::pair<std::string_view, std::string_view> kRoles[] = {
+    {"human", "user"},        {"user", "user"},      {"gpt", "assistant"},  {"assistant", "assistant"},
+    {"chatgpt", "assistant"}, {"bing", "assistant"}, {"bard", "assistant"}, {"system", "system"}};
+
+constexpr std::string_view kShareNotices[] = {"*This conversation is shared from", "*This chat conversation is shared from"};
+
+bool is_share_notice(const Message& message) {
+  return message.role == "system" && std::any_of(std::begin(kShareNotices), std::end(kShareNotices), [&](auto notice) {
+           return message.content.starts_with(notice);
+         });
+}
+
+bool is_blank(const std::string& text) { return text.find_first_not_of(" \t\r\n") == std::string::npos; }
+
+// True when anything was erased.
+bool erase(std::vector<Message>& messages, std::size_t first, std::size_t last) {
+  messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(first), messages.begin() + static_cast<std::ptrdiff_t>(last));
+  return first != last;
+}
+
+bool drop_leading_turns(std::vector<Message>& messages, std::size_t first) {
+  std::size_t user = first;
+  while (user < messages.size() && messages[user].role != "user") ++user;
+  return erase(messages, first, user);
+}
+
+bool alternates(const std::vector<Message>& messages, std::size_t first) {
+  for (std::size_t i = first; i < messages.size(); ++i)
+    if (messages[i].role != ((i - first) % 2 ? "assistant" : "user")) return false;
+  return true;
+}
+
+bool drop_blank_answers(std::vector<Message>& messages, std::size_t first) {
+  bool dropped = false;
+  for (std::size_t i = first; i + 1 < messages.size();) {
+    if (is_blank(messages[i + 1].content)) dropped = erase(messages, i, i + 2);
+    else i += 2;
+  }
+  return dropped;
+}
+
+}  // namespace
+
+const char* name_of(Skip reason) {
+  constexpr const char* names[] = {"none",      "malformed", "no_turns",  "unknown_role",
+                                   "role_order", "no_answer", "no_target", "duplicate"};
+  return names[static_cast<std::size_t>(reason)];
+}
+
+const char* name_of(Repair repair) {
+  constexpr const char* names[] = {"share_notice", "leading_turns", "open_question", "blank_answer"};
+  return names[static_cast<std::size_t>(repair)];
+}
+
+std::string_view canonical_role(std::string_view role) {
+  std::string lower(role);
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
+  for (const auto& [alias, name] : kRoles)
+    if (lower == alias) return name;
+  return "";
+}
+
+std::string_view base_id(std::string_view id) {
+  const auto underscore = id.rfind('_');
+  if (underscore == std::string_view::npos || underscore == 0 || underscore + 1 == id.size()) return id;
+  const bool number = id.find_first_not_of("0123456789", underscore + 1) == std::string_view::npos;
+  return number ? id.substr(0, underscore) : id;
+}
+
+Usable usable_messages(const Conversation& conversation) {
+  const auto skipped = [](Skip reason) { return Usable{reason, {}, {}}; };
+  if (conversation.malformed) return skipped(Skip::malformed);
+  if (conversation.turns.empty()) return skipped(Skip::no_turns);
+  Usable usable;
+  auto& messages = usable.messages;
+  for (const Turn& turn : conversation.turns) {
+    messages.push_back({std::string(canonical_role(turn.role)), turn.text});
+    if (messages.back().role.empty()) return skipped(Skip::unknown_role);
+  }
+  const auto note = [&](Repair repair, bool done) { usable.repaired[static_cast<std::size_t>(repair)] = done; };
+  note(Repair::share_notice, erase(messages, 0, is_share_notice(messages.front()) ? 1 : 0));
+  const std::size_t first = !messages.empty() && messages.front().role == "system" ? 1 : 0;
+  note(Repair::leading_turns, drop_leading_turns(messages, first));
+  if (!alternates(messages, first)) return skipped(Skip::role_order);
+  const bool open = messages.size() > first && messages.back().role == "user";
+  note(Repair::open_question, erase(messages, messages.size() - (open ? 1 : 0), messages.size()));
+  note(Repair::blank_answer, drop_blank_answers(messages, first));
+  if (messages.size() < first + 2) return skipped(Skip::no_answer);
+  return usable;
+}
+
+}  // namespace dex

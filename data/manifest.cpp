@@ -1,0 +1,58 @@
+#include "data/manifest.h"
+
+#include <nlohmann/json.hpp>
+
+#include "common/digest.h"
+#include "common/error.h"
+#include "common/file.h"
+
+namespace dex {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr int kVersion = 1;
+constexpr const char* kName = "MANIFEST.json";
+
+}  // namespace
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ShardFacts, tokenizer_digest, template_name, template_digest, source_digest,
+                                   vocabulary, max_len, counts)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SourceNote, name, bytes, cut, cut_record, cut_offset)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ShardFile, file, sha256, bytes, samples, tokens, supervised)
+
+std::string Manifest::data_digest() const {
+  Sha256 digest;
+  for (const auto& [split, files] : splits)
+    for (const ShardFile& file : files) digest.add(split + " " + file.sha256 + "\n");
+  return digest.hex();
+}
+
+void write_manifest(const fs::path& dir, const Manifest& manifest) {
+  json object = {{"format", "dex token shards"}, {"version", kVersion},       {"facts", manifest.facts},
+                 {"source", manifest.source},    {"model", manifest.model}, {"splits", manifest.splits}};
+  object["digest"] = sha256_of(object.dump());
+  write_file(dir / kName, object.dump(2) + "\n");
+}
+
+Manifest read_manifest(const fs::path& dir) {
+  const fs::path path = dir / kName;
+  require(fs::is_directory(dir), ExitCode::usage, "{}: no such directory", dir.string());
+  require(fs::exists(path), ExitCode::usage, "{}: no data set: {} is missing", dir.string(), kName);
+  const std::string text = read_file(path);
+  try {
+    json object = json::parse(text);
+    const std::string seen = object.at("digest");
+    object.erase("digest");
+    const std::string wanted = sha256_of(object.dump());
+    require(seen == wanted, ExitCode::io, "{}: altered: its digest is {}, it says {}", path.string(), wanted, seen);
+    require(object.at("version") == kVersion, ExitCode::io, "{}: version {}, wanted {}", path.string(),
+            object.at("version").dump(), kVersion);
+    return {object.at("facts"), object.at("source"), object.at("model"), object.at("splits")};
+  } catch (const json::exception& error) {
+    fail(ExitCode::io, "{}: cut or altered ({} bytes): {}", path.string(), text.size(), error.what());
+  }
+}
+
+}  // namespace dex

@@ -1,0 +1,37 @@
+// From a ShareGPT file to a data set of token shards, in bounded memory, on any number of threads with the same bytes.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "data/manifest.h"
+#include "data/sample.h"
+
+namespace dex {
+
+struct PrepareOptions {
+  std::filesystem::path data, out;  // `out` must be absent or empty; it appears whole or not at all
+  std::size_t max_len = 1024;       // tokens of a sample
+  bool allow_truncated = false;     // take the whole records of a cut file
+  std::optional<std::uint64_t> limit;  // look at no more records than this
+  double held_out = 0.02;           // share of chats, chosen by a hash of the id without its part number
+  int threads = 1;
+};
+
+struct Renderer {  // a chat template bound to a tokenizer, and what the shards say about the two
+  Render render;
+  std::string model, tokenizer_digest, template_name, template_digest;
+  std::int64_t vocabulary = 0;
+};
+
+struct PrepareReport {
+  Manifest manifest;
+  double seconds = 0;
+};
+
+// Besides the shards writes skipped.jsonl: record number, id and reason of every record that gave no sample.
+// Error(io) when the file is cut (unless allowed) or altered, Error(usage) when no sample is left.
+PrepareReport prepare(const PrepareOptions& options, const Renderer& renderer);
+
+}  // namespace dex

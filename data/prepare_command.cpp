@@ -1,0 +1,110 @@
+#include "data/prepare_command.h"
+
+#include <sys/resource.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "common/chat_template.h"
+#include "common/error.h"
+#include "common/log.h"
+#include "common/tokenizer.h"
+#include "data/prepare.h"
+
+namespace dex {
+namespace {
+
+struct Flags {
+  PrepareOptions options;
+  std::string model, template_name;
+  std::uint64_t limit = 0;
+};
+
+double peak_rss_mb() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) * 1024 / 1e6;
+}
+
+nlohmann::json totals_of(const std::vector<ShardFile>& files) {
+  std::uint64_t samples = 0, tokens = 0, supervised = 0;
+  for (const ShardFile& file : files) {
+    samples += file.samples;
+    tokens += file.tokens;
+    supervised += file.supervised;
+  }
+  return {{"samples", samples}, {"tokens", tokens}, {"supervised", supervised}, {"shards", files.size()}};
+}
+
+nlohmann::json summary_of(const PrepareReport& report, const PrepareOptions& options) {
+  const Manifest& manifest = report.manifest;
+  nlohmann::json summary = {{"command", "prepare"},
+                            {"out", options.out.string()},
+                            {"counts", manifest.facts.counts},
+                            {"train", totals_of(manifest.splits.at("train"))},
+                            {"held_out", totals_of(manifest.splits.at("held_out"))},
+                            {"data_digest", manifest.data_digest()},
+                            {"bytes", manifest.source.bytes},
+                            {"seconds", report.seconds},
+                            {"mb_per_second", static_cast<double>(manifest.source.bytes) / 1e6 / report.seconds},
+                            {"peak_rss_mb", peak_rss_mb()},
+                            {"truncated", nullptr}};
+  if (manifest.source.cut)
+    summary["truncated"] = {{"record", manifest.source.cut_record}, {"offset", manifest.source.cut_offset}};
+  return summary;
+}
+
+std::string skipped_text(const std::map<std::string, std::int64_t>& counts) {
+  std::string text;
+  for (const auto& [name, count] : counts)
+    if (name.starts_with("skipped.") && count > 0) text += fmt::format(", {} {}", count, name.substr(8));
+  return text.empty() ? ", none skipped" : text;
+}
+
+int run(const Flags& flags) {
+  const PrepareOptions& options = flags.options;
+  const auto tokenizer = load_tokenizer(flags.model);
+  const auto chat = flags.template_name.empty() ? ChatTemplate::of_model(flags.model)
+                                                : ChatTemplate::named(flags.template_name);
+  const Renderer renderer{
+      [&](std::span<const Message> messages) { return chat.render(messages, *tokenizer, false); },
+      std::filesystem::absolute(flags.model).lexically_normal().string(), tokenizer->digest(), chat.name(), chat.digest(),
+      tokenizer->size()};
+  spdlog::info("prepare: template {}, vocabulary {}, {} threads", chat.name(), renderer.vocabulary, options.threads);
+  const PrepareReport report = prepare(options, renderer);
+  const auto& counts = report.manifest.facts.counts;
+  spdlog::info("{} records read = {} kept{}", counts.at("read"), counts.at("kept"), skipped_text(counts));
+  fmt::print("{}\n", summary_of(report, options).dump());
+  return 0;
+}
+
+}  // namespace
+
+void add_prepare_command(CLI::App& program, std::function<int()>& chosen) {
+  auto flags = std::make_shared<Flags>();
+  PrepareOptions& options = flags->options;
+  options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  CLI::App* command = program.add_subcommand("prepare", "Turn a ShareGPT file into token shards for training");
+  command->add_option("--model", flags->model, "Model directory; its tokenizer is used")->required();
+  command->add_option("--data", options.data, "ShareGPT file: a JSON array of conversations")->required();
+  command->add_option("--out", options.out, "Directory to make; absent or empty before")->required();
+  command->add_option("--template", flags->template_name, "Chat template; default: the one of the model");
+  command->add_option("--max-len", options.max_len, "Tokens a sample is cut to")->capture_default_str();
+  command->add_flag("--allow-truncated", options.allow_truncated, "Take the whole records of a cut file");
+  CLI::Option* limit = command->add_option("--limit", flags->limit, "Look at the first N records only");
+  command->add_option("--held-out", options.held_out, "Share of chats kept for evaluation")->capture_default_str();
+  command->add_option("--threads", options.threads, "Tokenising threads; any number gives the same bytes")
+      ->capture_default_str();
+  command->callback([flags, limit, command, &chosen] {
+    if (limit->count() > 0) flags->options.limit = flags->limit;
+    chosen = [flags, command] {
+      spdlog::info("prepare options\n{}", command->config_to_str(true));
+      return run(*flags);
+    };
+  });
+}
+
+}  // namespace dex

@@ -1,0 +1,64 @@
+#include "data/sample.h"
+
+#include <algorithm>
+
+namespace dex {
+namespace {
+
+// Templates put a few tokens around a message; a cut text must fill the limit without them.
+constexpr std::size_t kFrameTokens = 64;
+constexpr std::size_t kFirstBytesPerToken = 6;  // most texts fit at the first try
+
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+// The first place at or after `from` between a letter and a space: byte-level BPE splits there before it merges, no
+// SentencePiece piece of a word model crosses it, normalisation changes nothing there. The text's size if there is none.
+std::size_t safe_cut(const std::string& text, std::size_t from) {
+  for (std::size_t i = std::max<std::size_t>(from, 1); i < text.size(); ++i)
+    if (is_letter(text[i - 1]) && (text[i] == ' ' || text[i] == '\n')) return i;
+  return text.size();
+}
+
+// Messages up to about `bytes` of text. Two more follow a cut one, emptied: templates treat the last turn and the one
+// after a system message differently from others.
+std::vector<Message> capped(std::span<const Message> messages, std::size_t bytes, bool& cut) {
+  std::vector<Message> kept;
+  std::size_t left = messages.size();
+  cut = false;
+  for (const Message& message : messages) {
+    if (left-- == 0) break;
+    if (cut) {
+      kept.push_back({message.role, ""});
+      continue;
+    }
+    const std::size_t end = message.content.size() > bytes ? safe_cut(message.content, bytes) : message.content.size();
+    cut = end < message.content.size();
+    if (cut) left = std::min<std::size_t>(left, 2);
+    kept.push_back({message.role, message.content.substr(0, end)});
+    bytes -= std::min(bytes, end);
+  }
+  return kept;
+}
+
+}  // namespace
+
+Sample render_sample(std::span<const Message> messages, std::size_t max_len, const Render& render) {
+  bool cut = true;
+  RenderedChat chat;
+  for (std::size_t bytes = kFirstBytesPerToken * (max_len + kFrameTokens); cut; bytes *= 2) {
+    const auto kept = capped(messages, bytes, cut);
+    chat = render(kept);
+    if (chat.tokens.size() >= max_len + kFrameTokens) break;
+  }
+  const std::size_t length = std::min(chat.tokens.size(), max_len);
+  chat.tokens.resize(length);
+  chat.supervised.resize(length);
+  return {std::move(chat.tokens), std::move(chat.supervised)};
+}
+
+bool has_target(const Sample& sample) {
+  const auto& marks = sample.supervised;
+  return !marks.empty() && std::find(marks.begin() + 1, marks.end(), 1) != marks.end();
+}
+
+}  // namespace dex

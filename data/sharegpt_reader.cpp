@@ -1,0 +1,223 @@
+#include "data/sharegpt_reader.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "common/digest.h"
+#include "common/error.h"
+
+namespace dex {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+// Far above any conversation. A lost bracket must not pull the rest of the file into memory, nor deep nesting its tree.
+constexpr std::size_t kMaxRecordBytes = std::size_t{64} << 20;
+constexpr int kMaxDepth = 64;
+
+bool is_space(int c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
+
+std::string quoted(int c) { return c >= 0x20 && c < 0x7f ? fmt::format("'{}'", char(c)) : fmt::format("byte {:#04x}", c); }
+
+}  // namespace
+
+// The file's bytes one by one, counted and digested as they are used.
+class SharegptReader::Source {
+ public:
+  explicit Source(const fs::path& path) : path_(path), file_(open(path.c_str(), O_RDONLY | O_CLOEXEC)), buffer_(1 << 20) {
+    require(file_ >= 0, ExitCode::io, "{}: cannot be opened: {}", path.string(), std::strerror(errno));
+  }
+  ~Source() { close(file_); }
+
+  int peek() {
+    if (at_ == size_) refill();
+    return at_ == size_ ? -1 : static_cast<unsigned char>(buffer_[at_]);
+  }
+  void take() { ++at_; }
+  std::uint64_t offset() const { return before_ + at_; }
+  std::string digest() {
+    digest_.add(std::string_view(buffer_.data(), at_));
+    return digest_.hex();
+  }
+
+ private:
+  void refill() {
+    digest_.add(std::string_view(buffer_.data(), size_));
+    before_ += size_;
+    at_ = size_ = 0;
+    ssize_t got;
+    do got = read(file_, buffer_.data(), buffer_.size()); while (got < 0 && errno == EINTR);
+    require(got >= 0, ExitCode::io, "{}: cannot be read at byte {}: {}", path_.string(), before_, std::strerror(errno));
+    size_ = static_cast<std::size_t>(got);
+  }
+
+  fs::path path_;
+  int file_;
+  std::vector<char> buffer_;
+  std::size_t at_ = 0, size_ = 0;
+  std::uint64_t before_ = 0;
+  Sha256 digest_;
+};
+
+SharegptReader::SharegptReader(const fs::path& path) : path_(path) {
+  require(fs::exists(path), ExitCode::usage, "{}: no such file", path.string());
+  require(fs::is_regular_file(path), ExitCode::usage, "{}: not a file", path.string());
+  file_size_ = fs::file_size(path);
+  source_ = std::make_unique<Source>(path);
+}
+
+SharegptReader::~SharegptReader() = default;
+
+std::uint64_t SharegptReader::offset() const { return source_->offset(); }
+std::string SharegptReader::digest_so_far() { return source_->digest(); }
+
+int SharegptReader::skip_space() {
+  while (is_space(source_->peek())) source_->take();
+  return source_->peek();
+}
+
+void SharegptReader::open_array() {
+  opened_ = true;
+  for (int byte : {0xef, 0xbb, 0xbf})  // a byte order mark
+    if (source_->peek() == byte) source_->take();
+  const int c = skip_space();
+  require(c != -1, ExitCode::io, "{}: empty: {} bytes, wanted a JSON array of conversations", path_.string(), file_size_);
+  require(c == '[', ExitCode::io, "{}: starts with {} at byte {}, wanted a JSON array of conversations", path_.string(),
+          quoted(c), offset());
+  source_->take();
+}
+
+std::nullopt_t SharegptReader::stop_at_cut(std::uint64_t record_offset) {
+  cut_ = Cut{records_, record_offset, offset()};
+  ended_ = true;
+  return std::nullopt;
+}
+
+std::optional<RawRecord> SharegptReader::next() {
+  if (ended_) return std::nullopt;
+  if (!opened_) open_array();
+  int c = skip_space();
+  if (c == -1) return stop_at_cut(offset());
+  if (c == ']') {
+    source_->take();
+    ended_ = true;
+    c = skip_space();
+    require(c == -1, ExitCode::io, "{}: {} at byte {}, after the end of the array of {} records", path_.string(),
+            quoted(c), offset(), records_);
+    return std::nullopt;
+  }
+  if (records_ > 0) {
+    require(c == ',', ExitCode::io, "{}: {} at byte {}, wanted ',' or ']' after record {}", path_.string(), quoted(c),
+            offset(), records_ - 1);
+    source_->take();
+    c = skip_space();
+    if (c == -1) return stop_at_cut(offset());
+  }
+  require(c != ',' && c != ']' && c != '}' && c != ':', ExitCode::io, "{}: {} at byte {}, wanted record {}",
+          path_.string(), quoted(c), offset(), records_);
+  RawRecord record{records_, offset(), ""};
+  record.text = c == '{' || c == '[' ? balanced_text() : scalar_text();
+  if (record.text.empty()) return stop_at_cut(record.offset);
+  ++records_;
+  return record;
+}
+
+// Up to the bracket that closes the first one; "" when the file ends before.
+std::string SharegptReader::balanced_text() {
+  std::string text;
+  int depth = 0;
+  bool in_string = false, escaped = false;
+  const std::uint64_t begin = offset();
+  for (int c = source_->peek(); c != -1; c = source_->peek()) {
+    source_->take();
+    text.push_back(static_cast<char>(c));
+    if (in_string) {
+      if (escaped) escaped = false;
+      else if (c == '\\') escaped = true;
+      else if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '{' || c == '[') {
+      require(++depth <= kMaxDepth, ExitCode::io, "{}: record {} nests deeper than {} at byte {}", path_.string(),
+              records_, kMaxDepth, offset());
+    } else if ((c == '}' || c == ']') && --depth == 0) {
+      return text;
+    }
+    require(text.size() <= kMaxRecordBytes, ExitCode::io, "{}: record {} at byte {} is longer than {} bytes",
+            path_.string(), records_, begin, kMaxRecordBytes);
+  }
+  return "";
+}
+
+// A record that is no object: a string, or what stands before the next separator. "" when the file ends first.
+std::string SharegptReader::scalar_text() {
+  std::string text;
+  bool in_string = false, escaped = false;
+  for (int c = source_->peek(); c != -1; c = source_->peek()) {
+    if (!in_string && (c == ',' || c == ']' || is_space(c))) return text;
+    source_->take();
+    text.push_back(static_cast<char>(c));
+    if (c == '"' && !escaped) in_string = !in_string;
+    escaped = in_string && c == '\\' && !escaped;
+    require(text.size() <= kMaxRecordBytes, ExitCode::io, "{}: record {} is longer than {} bytes", path_.string(),
+            records_, kMaxRecordBytes);
+  }
+  return "";
+}
+
+// ---- one record
+
+namespace {
+
+const json* first_of(const json& object, std::initializer_list<const char*> keys) {
+  for (const char* key : keys)
+    if (const auto found = object.find(key); found != object.end()) return &*found;
+  return nullptr;
+}
+
+std::string id_text(const json* id) {
+  if (!id || id->is_null()) return "";
+  return id->is_string() ? id->get<std::string>() : id->dump();
+}
+
+bool read_turn(const json& message, Turn& turn) {
+  if (!message.is_object()) return false;
+  const json* from = first_of(message, {"from", "role"});
+  const json* value = first_of(message, {"value", "content"});
+  if (!from || !value || !from->is_string() || !value->is_string()) return false;
+  turn = {from->get<std::string>(), value->get<std::string>()};
+  return true;
+}
+
+}  // namespace
+
+Conversation parse_record(const RawRecord& record, const fs::path& path) {
+  Conversation conversation;
+  conversation.malformed = true;
+  json value;
+  try {
+    value = json::parse(record.text);
+  } catch (const json::parse_error& error) {
+    // Half a surrogate pair is what cutting a text between UTF-16 units leaves: one bad text, not a damaged file.
+    if (std::strstr(error.what(), "surrogate")) return conversation;
+    fail(ExitCode::io, "{}: record {} at byte {} is not JSON: {}", path.string(), record.number,
+         record.offset + (error.byte ? error.byte - 1 : 0), error.what());
+  }
+  if (!value.is_object()) return conversation;
+  conversation.id = id_text(first_of(value, {"id"}));
+  const json* turns = first_of(value, {"conversations", "conversation", "messages", "items"});
+  if (!turns || !turns->is_array()) return conversation;
+  conversation.turns.resize(turns->size());
+  for (std::size_t i = 0; i < turns->size(); ++i)
+    if (!read_turn((*turns)[i], conversation.turns[i])) return conversation;
+  conversation.malformed = false;
+  return conversation;
+}
+
+}  // namespace dex

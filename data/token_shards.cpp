@@ -1,0 +1,96 @@
+#include "data/token_shards.h"
+
+#include <algorithm>
+
+#include "common/digest.h"
+#include "common/error.h"
+
+namespace dex {
+namespace {
+
+namespace fs = std::filesystem;
+
+void verify_bytes(const fs::path& path, const ShardFile& expected) {
+  require(fs::exists(path), ExitCode::io, "{}: missing, though the manifest lists it", path.string());
+  const auto bytes = fs::file_size(path);
+  require(bytes == expected.bytes, ExitCode::io, "{}: {} bytes, wanted {}", path.string(), bytes, expected.bytes);
+  const std::string digest = sha256_of_file(path);
+  require(digest == expected.sha256, ExitCode::io, "{}: altered: SHA-256 {}, wanted {}", path.string(), digest,
+          expected.sha256);
+}
+
+void verify_facts(const H5Reader& file, const ShardFacts& facts, const fs::path& path) {
+  const auto check = [&](const char* name, const auto& seen, const auto& wanted) {
+    require(seen == wanted, ExitCode::io, "{}: {} is {}, the manifest says {}", path.string(), name, seen, wanted);
+  };
+  check("format", file.text_attribute("format"), std::string("dex token shard 1"));
+  check("tokenizer_digest", file.text_attribute("tokenizer_digest"), facts.tokenizer_digest);
+  check("template_name", file.text_attribute("template_name"), facts.template_name);
+  check("template_digest", file.text_attribute("template_digest"), facts.template_digest);
+  check("source_digest", file.text_attribute("source_digest"), facts.source_digest);
+  check("vocabulary", file.int_attribute("vocabulary"), facts.vocabulary);
+  check("max_len", file.int_attribute("max_len"), facts.max_len);
+}
+
+}  // namespace
+
+TokenShards TokenShards::open(const fs::path& dir, const std::string& split) {
+  TokenShards shards;
+  shards.dir_ = dir;
+  shards.manifest_ = read_manifest(dir);
+  const auto files = shards.manifest_.splits.find(split);
+  require(files != shards.manifest_.splits.end(), ExitCode::usage, "{}: no split '{}', wanted train or held_out",
+          dir.string(), split);
+  for (const ShardFile& file : files->second) {
+    shards.shards_.push_back(shards.open_shard(file));
+    shards.begins_.push_back(shards.begins_.back() + file.samples);
+  }
+  return shards;
+}
+
+TokenShards::Shard TokenShards::open_shard(const ShardFile& expected) const {
+  const fs::path path = dir_ / expected.file;
+  verify_bytes(path, expected);
+  Shard shard{std::make_unique<H5Reader>(path), {}};
+  verify_facts(*shard.file, facts(), path);
+  const std::vector<std::uint64_t> tokens = {expected.tokens}, offsets = {expected.samples + 1};
+  require(shard.file->shape("tokens") == tokens && shard.file->shape("supervised") == tokens &&
+              shard.file->shape("offsets") == offsets,
+          ExitCode::io, "{}: its data sets do not hold {} samples of {} tokens", path.string(), expected.samples,
+          expected.tokens);
+  shard.offsets = shard.file->read_u64("offsets", 0, expected.samples + 1);
+  require(shard.offsets.front() == 0 && shard.offsets.back() == expected.tokens &&
+              std::is_sorted(shard.offsets.begin(), shard.offsets.end()),
+          ExitCode::io, "{}: its offsets do not rise from 0 to {}", path.string(), expected.tokens);
+  return shard;
+}
+
+Sample TokenShards::sample(std::size_t index) const {
+  require(index < size(), ExitCode::bug, "{}: sample {} of {}", dir_.string(), index, size());
+  const auto after = std::upper_bound(begins_.begin(), begins_.end(), index);
+  const auto number = static_cast<std::size_t>(after - begins_.begin()) - 1;
+  const Shard& shard = shards_[number];
+  const std::size_t place = index - begins_[number];
+  const std::uint64_t first = shard.offsets[place], count = shard.offsets[place + 1] - first;
+  const auto ids = shard.file->read_u32("tokens", first, count);
+  for (std::uint32_t id : ids)
+    require(id < static_cast<std::uint64_t>(facts().vocabulary), ExitCode::io,
+            "{}: sample {} has token id {}, its vocabulary ends before {}", dir_.string(), index, id, facts().vocabulary);
+  return {std::vector<Token>(ids.begin(), ids.end()), shard.file->read_u8("supervised", first, count)};
+}
+
+void TokenShards::require_made_for(const std::string& tokenizer_digest, std::int64_t embedding_rows,
+                                   const std::string& template_digest) const {
+  const auto check = [&](const char* what, const std::string& seen, const std::string& wanted) {
+    require(wanted.empty() || seen == wanted, ExitCode::usage,
+            "{}: made with another {} (digest {}, this model's is {}); run dex prepare with this model", dir_.string(),
+            what, seen, wanted);
+  };
+  check("tokenizer", facts().tokenizer_digest, tokenizer_digest);
+  check("chat template", facts().template_digest, template_digest);
+  require(facts().vocabulary <= embedding_rows, ExitCode::usage,
+          "{}: made for a vocabulary of {}, the model's embedding has {} rows", dir_.string(), facts().vocabulary,
+          embedding_rows);
+}
+
+}  // namespace dex

@@ -1,0 +1,106 @@
+#include "decode/job.h"
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "common/error.h"
+
+namespace dex {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string text_field(const Json& object, const char* name) {
+  const Json& value = object.at(name);
+  require(value.is_string(), ExitCode::usage, "\"{}\" is {}, wanted a string", name, value.type_name());
+  return value.get<std::string>();
+}
+
+std::vector<Message> messages_field(const Json& value) {
+  require(value.is_array() && !value.empty(), ExitCode::usage, "\"messages\" is {}, wanted a list of messages",
+          value.is_array() ? "empty" : value.type_name());
+  std::vector<Message> messages;
+  for (const Json& item : value) {
+    require(item.is_object() && item.contains("role") && item.contains("content"), ExitCode::usage,
+            "a message is {}, wanted an object with \"role\" and \"content\"", item.type_name());
+    messages.push_back({text_field(item, "role"), text_field(item, "content")});
+  }
+  return messages;
+}
+
+std::optional<int> max_tokens_field(const Json& body) {
+  const char* name = body.contains("max_completion_tokens") ? "max_completion_tokens" : "max_tokens";
+  if (!body.contains(name) || body.at(name).is_null()) return std::nullopt;
+  const Json& value = body.at(name);
+  require(value.is_number_integer(), ExitCode::usage, "\"{}\" is {}, wanted a whole number", name, value.dump());
+  const auto count = value.get<std::int64_t>();
+  require(count >= 0 && count <= std::numeric_limits<int>::max(), ExitCode::usage, "\"{}\" is {}, wanted 0 or more", name,
+          value.dump());
+  return static_cast<int>(count);
+}
+
+// Fields that would change the text must not be dropped in silence.
+void check_unsupported(const Json& body) {
+  if (const auto t = body.find("temperature"); t != body.end() && !t->is_null()) {
+    require(t->is_number(), ExitCode::usage, "\"temperature\" is {}, wanted a number", t->dump());
+    require(t->get<double>() >= 0, ExitCode::usage, "\"temperature\" is {}, wanted 0 or more", t->dump());
+    require(t->get<double>() <= 1e-3, ExitCode::usage, "\"temperature\" is {}; only greedy decoding (0) is supported", t->dump());
+  }
+  for (const char* name : {"stop", "logit_bias", "tools", "response_format"})
+    require(!body.contains(name) || body.at(name).is_null(), ExitCode::usage, "\"{}\" is not supported", name);
+  for (const char* name : {"frequency_penalty", "presence_penalty"})
+    require(!body.contains(name) || body.at(name).is_null() || body.at(name) == 0, ExitCode::usage, "\"{}\" is {}; only 0 is supported",
+            name, body.at(name).dump());
+  require(!body.value("stream", Json(false)).is_boolean() || !body.value("stream", Json(false)).get<bool>(), ExitCode::usage,
+          "\"stream\" is true; a job's answers come whole");
+  if (body.contains("n")) require(body.at("n") == 1, ExitCode::usage, "\"n\" is {}; only 1 is supported", body.at("n").dump());
+}
+
+Job parse_body(const Json& body) {
+  check_unsupported(body);
+  Job job;
+  job.max_tokens = max_tokens_field(body);
+  require(body.contains("prompt") != body.contains("messages"), ExitCode::usage,
+          "the line has {}, wanted one of \"prompt\" and \"messages\"", body.contains("prompt") ? "both" : "neither");
+  if (body.contains("prompt")) job.prompt = text_field(body, "prompt");
+  else job.messages = messages_field(body.at("messages"));
+  return job;
+}
+
+std::variant<Job, BadJob> parse_line(std::string_view line) {
+  std::string custom_id;
+  try {
+    const Json object = Json::parse(line);
+    require(object.is_object(), ExitCode::usage, "the line is {}, wanted an object", object.type_name());
+    if (object.contains("custom_id")) custom_id = text_field(object, "custom_id");
+    const bool nested = object.contains("body");
+    require(!nested || object.at("body").is_object(), ExitCode::usage, "\"body\" is {}, wanted an object",
+            nested ? object.at("body").type_name() : "");
+    Job job = parse_body(nested ? object.at("body") : object);
+    job.custom_id = custom_id;
+    return job;
+  } catch (const Json::exception& error) {
+    return BadJob{custom_id, fmt::format("not JSON: {}", error.what())};
+  } catch (const Error& error) {
+    return BadJob{custom_id, error.what()};
+  }
+}
+
+bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r") == std::string_view::npos; }
+
+}  // namespace
+
+std::vector<JobLine> parse_jobs(std::string_view file) {
+  if (file.starts_with("\xEF\xBB\xBF")) file.remove_prefix(3);
+  std::vector<JobLine> jobs;
+  for (int number = 1; !file.empty(); ++number) {
+    const auto end = std::min(file.find('\n'), file.size());
+    std::string_view line = file.substr(0, end);
+    file.remove_prefix(std::min(end + 1, file.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (!is_blank(line)) jobs.push_back({number, parse_line(line)});
+  }
+  return jobs;
+}
+
+}  // namespace dex

@@ -1,0 +1,161 @@
+#include "checkpoints/adapter_file.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "common/file.h"
+#include "tests/support/adapter_tensors.h"
+#include "tests/support/errors.h"
+#include "tests/support/temp_dir.h"
+
+using namespace dex;
+using test::check_refused;
+
+namespace {
+
+// A written adapter whose config.json goes through `change`.
+void change_config(const test::TempDir& dir, const std::function<void(nlohmann::json&)>& change) {
+  auto config = nlohmann::json::parse(read_file(dir / "a/adapter_config.json"));
+  change(config);
+  write_file(dir / "a/adapter_config.json", config.dump());
+}
+
+}  // namespace
+
+TEST_CASE("an adapter file gives back what was written") {
+  const test::TempDir dir;
+  const test::AdapterTensors a;
+  write_adapter_file(dir / "a", a.config, a.stored);
+  const AdapterFile file = read_adapter_file(dir / "a", "model");
+  CHECK(file.config.depths == a.config.depths);
+  CHECK(file.config.width == 8);
+  CHECK(file.config.data_digest == "data");
+  REQUIRE(file.weights.tensors().size() == 12);
+  for (const auto& [name, tensor] : a.stored) {
+    CHECK(file.weights.at(name).shape == tensor.shape);
+    CHECK(std::equal(tensor.bytes.begin(), tensor.bytes.end(), file.weights.at(name).bytes.begin()));
+  }
+}
+
+TEST_CASE("equal adapters give equal bytes and leave no other file") {
+  const test::TempDir dir;
+  const test::AdapterTensors a, b;
+  write_adapter_file(dir / "a", a.config, a.stored);
+  write_adapter_file(dir / "b", b.config, b.stored);
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(dir / "a")) {
+    ++files;
+    CHECK(read_file(entry.path()) == read_file(dir / "b" / entry.path().filename()));
+  }
+  CHECK(files == 2);
+}
+
+TEST_CASE("adapters of another model are refused with both fingerprints") {
+  const test::TempDir dir;
+  const test::AdapterTensors a;
+  write_adapter_file(dir / "a", a.config, a.stored);
+  check_refused(ExitCode::usage, {"model", "other"}, [&] { read_adapter_file(dir / "a", "other"); });
+}
+
+TEST_CASE("a missing directory or file of adapters is a usage error naming it") {
+  const test::TempDir dir;
+  check_refused(ExitCode::usage, {"none"}, [&] { read_adapter_file(dir / "none"); });
+  const test::AdapterTensors a;
+  for (const char* name : {"adapter_config.json", "adapter_model.safetensors"}) {
+    write_adapter_file(dir / "a", a.config, a.stored);
+    std::filesystem::remove(dir / "a" / name);
+    check_refused(ExitCode::usage, {name}, [&] { read_adapter_file(dir / "a"); });
+  }
+}
+
+TEST_CASE("tensors that the config does not promise are refused by name") {
+  const test::TempDir dir;
+  test::AdapterTensors a;
+  const auto refused = [&](const std::string& word) {
+    write_safetensors(dir / "a/adapter_model.safetensors", a.stored, {});
+    check_refused(ExitCode::io, {word}, [&] { read_adapter_file(dir / "a"); });
+  };
+  write_adapter_file(dir / "a", a.config, a.stored);
+  SECTION("one more") {
+    a.stored["depth.2.alpha"] = a.stored["depth.1.alpha"];
+    refused("depth.2.alpha");
+  }
+  SECTION("one less") {
+    a.stored.erase("depth.3.up.bias");
+    refused("depth.3.up.bias");
+  }
+  SECTION("another name") {
+    a.stored["depth.3.up_bias"] = a.stored["depth.3.up.bias"];
+    a.stored.erase("depth.3.up.bias");
+    refused("depth.3.up.bias");
+  }
+  SECTION("another shape with as many numbers") {
+    a.stored["depth.1.up.weight"].shape = {4, 8};
+    refused("[4, 8]");
+  }
+  SECTION("another type") {
+    a.stored["depth.1.norm.weight"].type = StoredType::i32;
+    refused("I32");
+  }
+  SECTION("a NaN") {
+    a.memory["depth.1.down.bias"][2] = std::numeric_limits<float>::quiet_NaN();
+    refused("depth.1.down.bias");
+  }
+  SECTION("one altered number") {
+    a.memory["depth.1.down.bias"][2] += 1;
+    refused("digest");
+  }
+}
+
+TEST_CASE("a config that is altered is refused by field") {
+  const test::TempDir dir;
+  const test::AdapterTensors a;
+  write_adapter_file(dir / "a", a.config, a.stored);
+  const auto refused = [&](const std::string& field, const nlohmann::json& value) {
+    change_config(dir, [&](auto& config) { config[field] = value; });
+    check_refused(ExitCode::io, {field}, [&] { read_adapter_file(dir / "a"); });
+  };
+  SECTION("format") { refused("format", "dex-adapter-9"); }
+  SECTION("depths out of order") { refused("depths", {3, 1}); }
+  SECTION("depths of text") { refused("depths", {"3"}); }
+  SECTION("no depths") { refused("depths", nlohmann::json::array()); }
+  SECTION("activation") { refused("activation", "gelu"); }
+  SECTION("dtype") { refused("dtype", "bf16"); }
+  SECTION("width as text") { refused("width", "8"); }
+  SECTION("width as a fraction") { refused("width", 8.5); }
+  SECTION("width out of range") { refused("width", -1); }
+  SECTION("a field less") {
+    change_config(dir, [](auto& config) { config.erase("tau"); });
+    check_refused(ExitCode::io, {"tau"}, [&] { read_adapter_file(dir / "a"); });
+  }
+  SECTION("not JSON") {
+    write_file(dir / "a/adapter_config.json", "{\"format\": ");
+    check_refused(ExitCode::io, {"adapter_config.json"}, [&] { read_adapter_file(dir / "a"); });
+  }
+}
+
+TEST_CASE("adapter files cut anywhere are refused") {
+  const test::TempDir dir;
+  const test::AdapterTensors a;
+  write_adapter_file(dir / "a", a.config, a.stored);
+  for (const char* name : {"adapter_config.json", "adapter_model.safetensors"}) {
+    const std::string whole = read_file(dir / "a" / name);
+    const std::size_t last = whole.size() - (name[8] == 'c' ? 2 : 1);  // the config's closing newline may go
+    for (std::size_t size = 0; size <= last; size += 1 + size / 40) {
+      write_file(dir / "a" / name, whole.substr(0, size));
+      CHECK_THROWS_AS(read_adapter_file(dir / "a"), Error);
+    }
+    write_file(dir / "a" / name, whole);
+  }
+  CHECK_NOTHROW(read_adapter_file(dir / "a"));
+}
+
+TEST_CASE("adapters with NaN are never written") {
+  const test::TempDir dir;
+  test::AdapterTensors a;
+  a.memory["depth.1.alpha"][0] = std::numeric_limits<float>::infinity();
+  CHECK_THROWS_AS(write_adapter_file(dir / "a", a.config, a.stored), Error);
+  CHECK_FALSE(std::filesystem::exists(dir / "a/adapter_model.safetensors"));
+}

@@ -1,0 +1,53 @@
+// tokenize_lines MODEL_DIR [--controls] [--time REPEATS THREADS]: one JSON string a line on stdin; ids of each as one JSON
+// list a line on stdout, or the seconds that tokenizing all of them took.
+#include <atomic>
+#include <chrono>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/error.h"
+#include "common/tokenizer.h"
+
+namespace {
+
+double seconds(const dex::Tokenizer& tokenizer, const std::vector<std::string>& texts, int threads) {
+  const auto start = std::chrono::steady_clock::now();
+  std::atomic<std::size_t> next{0}, ids{0};
+  std::vector<std::thread> workers;
+  for (int i = 0; i < threads; ++i)
+    workers.emplace_back([&] {
+      for (std::size_t at; (at = next++) < texts.size();) ids += tokenizer.encode(texts[at]).size();
+    });
+  for (auto& worker : workers) worker.join();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+int run(const std::vector<std::string>& arguments) {
+  const auto tokenizer = dex::load_tokenizer(arguments.at(0));
+  const bool controls = arguments.size() > 1 && arguments[1] == "--controls";
+  const bool timed = arguments.size() > 3 && arguments[1] == "--time";
+  std::vector<std::string> texts;
+  for (std::string line; std::getline(std::cin, line);) texts.push_back(nlohmann::json::parse(line));
+  if (timed) {
+    for (int i = 0; i < std::stoi(arguments[2]); ++i)
+      std::cout << seconds(*tokenizer, texts, std::stoi(arguments[3])) << "\n" << std::flush;
+    return 0;
+  }
+  for (const std::string& text : texts)
+    std::cout << nlohmann::json(controls ? tokenizer->encode_with_controls(text) : tokenizer->encode(text)) << "\n";
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(std::vector<std::string>(argv + 1, argv + argc));
+  } catch (const dex::Error& error) {
+    std::cerr << "error: " << error.what() << "\n";
+    return static_cast<int>(error.code());
+  }
+}

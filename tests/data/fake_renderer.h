@@ -1,0 +1,42 @@
+// A renderer whose ids can be read back: a byte of text is its value plus 10, a message stands between controls.
+#pragma once
+#include <string>
+
+#include "data/prepare.h"
+#include "data/sample.h"
+
+namespace dex::test {
+
+constexpr Token kUser = 1, kAssistant = 2, kSystem = 3, kEnd = 4;
+
+inline RenderedChat render_bytes(std::span<const Message> messages) {
+  RenderedChat chat;
+  const auto add = [&](Token id, bool target) {
+    chat.tokens.push_back(id);
+    chat.supervised.push_back(target);
+  };
+  for (const Message& message : messages) {
+    const bool answer = message.role == "assistant";
+    add(answer ? kAssistant : message.role == "user" ? kUser : kSystem, false);
+    for (unsigned char byte : message.content) add(10 + byte, answer);
+    add(kEnd, answer);
+  }
+  return chat;
+}
+
+inline Renderer byte_renderer() { return {render_bytes, "/no/model", "tokenizer", "bytes", "template", 266}; }
+
+// The text of a sample with targets in [], ends as '|', other controls as '#'.
+inline std::string marked(const Sample& sample) {
+  std::string text;
+  bool inside = false;
+  for (std::size_t i = 0; i < sample.tokens.size(); ++i) {
+    if ((sample.supervised[i] != 0) != inside) text += inside ? ']' : '[';
+    inside = sample.supervised[i] != 0;
+    const Token id = sample.tokens[i];
+    text += id == kEnd ? '|' : id < 10 ? '#' : static_cast<char>(id - 10);
+  }
+  return text + (inside ? "]" : "");
+}
+
+}  // namespace dex::test

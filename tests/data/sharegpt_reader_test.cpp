@@ -1,0 +1,171 @@
+#include "data/sharegpt_reader.h"
+
+#include <catch2/catch.hpp>
+
+#include "common/digest.h"
+#include "common/error.h"
+#include "tests/support/shared.h"
+#include "tests/support/temp_dir.h"
+
+using namespace dex;
+using dex::test::TempDir;
+
+namespace {
+
+std::vector<RawRecord> read_all(SharegptReader& reader) {
+  std::vector<RawRecord> records;
+  while (auto record = reader.next()) records.push_back(*record);
+  return records;
+}
+
+ExitCode code_of_reading(const std::filesystem::path& path) {
+  try {
+    SharegptReader reader(path);
+    for (const RawRecord& record : read_all(reader)) parse_record(record, path);
+  } catch (const Error& error) {
+    return error.code();
+  }
+  return ExitCode::done;
+}
+
+std::string message_of_reading(const std::filesystem::path& path) {
+  try {
+    SharegptReader reader(path);
+    for (const RawRecord& record : read_all(reader)) parse_record(record, path);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+Conversation parse(const std::string& text) { return parse_record({0, 0, text}, "file.json"); }
+
+const std::string kRecords[] = {
+    R"({"id": "a_0", "conversations": [{"from": "human", "value": "brackets ]}[{ and \" and \\"}, {"from": "gpt", "value": "é你"}]})",
+    R"({"id":"b","conversations":[]})",
+    "{\n \"id\": \"c\",\n \"conversations\": [ {\"from\": \"human\", \"value\": \"x\"} ]\n}",
+};
+
+}  // namespace
+
+TEST_CASE("records come out one by one with their number and byte offset") {
+  const TempDir dir;
+  const std::string text = " [\n" + kRecords[0] + " ,\r\n\t" + kRecords[1] + "," + kRecords[2] + "\n]\n";
+  SharegptReader reader(dir.write("whole.json", text));
+  const auto records = read_all(reader);
+  REQUIRE(records.size() == 3);
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK(records[i].number == i);
+    CHECK(records[i].text == kRecords[i]);
+    CHECK(text.substr(records[i].offset, records[i].text.size()) == kRecords[i]);
+  }
+  CHECK_FALSE(reader.cut());
+  CHECK_FALSE(reader.next());
+  CHECK(reader.offset() == text.size());
+  CHECK(reader.digest_so_far() == sha256_of(text));
+}
+
+TEST_CASE("a file cut at any byte gives its whole records and tells where it was cut") {
+  const TempDir dir;
+  const std::string text = "[" + kRecords[0] + ",\n" + kRecords[1] + ",\n" + kRecords[2] + "\n]";
+  for (std::size_t length = 1; length < text.size(); ++length) {
+    SharegptReader reader(dir.write("cut.json", text.substr(0, length)));
+    std::size_t whole = 0;
+    for (std::size_t i = 0; i < 3; ++i) whole += text.find(kRecords[i]) + kRecords[i].size() <= length;
+    const auto records = read_all(reader);
+    CAPTURE(length);
+    REQUIRE(records.size() == whole);
+    REQUIRE(reader.cut());
+    CHECK(reader.cut()->record == whole);
+    CHECK(reader.cut()->end == length);
+    const std::size_t next = whole < 3 ? text.find(kRecords[whole]) : length;
+    CHECK(reader.cut()->record_offset == std::min(length, next));
+  }
+}
+
+TEST_CASE("bytes that no cut explains are refused with their offset") {
+  const TempDir dir;
+  const auto refused = [&](const std::string& text, const std::string& byte) {
+    const auto path = dir.write("bad.json", text);
+    CAPTURE(text);
+    CHECK(code_of_reading(path) == ExitCode::io);
+    CHECK_THAT(message_of_reading(path), Catch::Contains("bad.json") && Catch::Contains("byte " + byte));
+  };
+  refused("[{}] {}", "5");
+  refused("[{}]\n]\n", "5");
+  refused("[{} {}]", "4");
+  refused("[{},]", "4");
+  refused("[,{}]", "1");
+  refused("{\"id\": 1}", "0");
+  refused("<html>", "0");
+  refused("[{\"id\": 1, }]", "11");
+  refused("[{\"id\": tru}]", "11");
+  refused("[\"\xff\"]", "2");
+  refused("[[1}]", "3");
+}
+
+TEST_CASE("an empty file is refused, an open bracket is a cut, an empty array holds nothing") {
+  const TempDir dir;
+  CHECK(code_of_reading(dir.write("empty.json", "")) == ExitCode::io);
+  CHECK(code_of_reading(dir.write("blank.json", " \n")) == ExitCode::io);
+  CHECK(code_of_reading(dir / "absent.json") == ExitCode::usage);
+  CHECK(code_of_reading(dir.path()) == ExitCode::usage);
+  SharegptReader open(dir.write("open.json", "[\n"));
+  CHECK_FALSE(open.next());
+  REQUIRE(open.cut());
+  CHECK(open.cut()->record == 0);
+  SharegptReader none(dir.write("none.json", "\xef\xbb\xbf[]"));
+  CHECK_FALSE(none.next());
+  CHECK_FALSE(none.cut());
+}
+
+TEST_CASE("nothing after the record asked for is looked at") {
+  const TempDir dir;
+  SharegptReader reader(dir.write("later.json", "[" + kRecords[1] + "," + kRecords[1] + "}}} garbage"));
+  CHECK(reader.next()->number == 0);
+  CHECK(reader.next()->number == 1);
+  CHECK(reader.offset() == 2 + 2 * kRecords[1].size());
+}
+
+TEST_CASE("endless nesting and endless records are refused") {
+  const TempDir dir;
+  CHECK(code_of_reading(dir.write("deep.json", std::string(1000, '['))) == ExitCode::io);
+  CHECK(code_of_reading(dir.write("long.json", "[\"" + std::string(70u << 20, 'x') + "\"]")) == ExitCode::io);
+  CHECK(code_of_reading(dir.write("long.json", "[[\"" + std::string(70u << 20, 'x') + "\"]]")) == ExitCode::io);
+}
+
+TEST_CASE("both key spellings, further names of the list and odd ids are read") {
+  CHECK(parse(R"({"id":"m","messages":[{"role":"user","content":"q"}]})").turns.at(0).text == "q");
+  CHECK(parse(R"({"id":"n","items":[{"from":"human","value":"q"}]})").turns.at(0).role == "human");
+  CHECK(parse(R"({"id":12,"conversations":[]})").id == "12");
+  CHECK(parse(R"({"conversations":[]})").id.empty());
+  CHECK(parse(R"({"id":"x","conversations":[{"from":"gpt","value":"\ud83d\ude00\u4f60"}]})").turns.at(0).text == "😀你");
+}
+
+TEST_CASE("JSON of another form is marked malformed, not refused") {
+  for (const char* text : {"1", "null", "\"text\"", "[]", "{}", R"({"conversations":{}})", R"({"conversations":["x"]})",
+                           R"({"conversations":[{"from":"human"}]})", R"({"conversations":[{"from":1,"value":"x"}]})",
+                           R"({"conversations":[{"from":"human","value":null}]})",
+                           R"({"conversations":[{"from":"human","value":"half \ud83d pair"}]})"}) {
+    CAPTURE(text);
+    CHECK(parse(text).malformed);
+  }
+  CHECK_FALSE(parse(R"({"conversations":[]})").malformed);
+}
+
+TEST_CASE("the shared cut and altered files are told apart") {
+  const auto cases = test::shared("cases");
+  if (!cases) return;
+  const auto cut_after = [&](const std::string& name) -> std::optional<std::uint64_t> {
+    SharegptReader reader(*cases / name);
+    read_all(reader);
+    return reader.cut() ? std::optional(reader.cut()->record) : std::nullopt;
+  };
+  CHECK(cut_after("d-s1-truncated.json") == 3);
+  CHECK(cut_after("d-s1-truncated-in-utf8.json") == 3);
+  CHECK(cut_after("d-s1-cut-after-comma.json") == 3);
+  CHECK(cut_after("d-s1-open-bracket.json") == 0);
+  CHECK(code_of_reading(*cases / "d-s1-empty.json") == ExitCode::io);
+  CHECK(code_of_reading(*cases / "d-s1-trailing-garbage.json") == ExitCode::io);
+  CHECK(code_of_reading(*cases / "d-s2-roles.json") == ExitCode::done);
+}

@@ -1,0 +1,176 @@
+#include "kernels/tree_attention.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "tests/kernels/support.h"
+
+namespace dex {
+namespace {
+
+using test::bits_of;
+
+// A cache of random rows; queries name the cache rows they see, by position.
+struct Cache {
+  int heads, kv_heads, head_dim;
+  Dtype dtype;
+  test::Stored keys, values;
+
+  Cache(int heads, int kv_heads, int head_dim, int capacity, Dtype dtype)
+      : heads(heads), kv_heads(kv_heads), head_dim(head_dim), dtype(dtype),
+        keys(test::stored(test::random_floats(std::size_t(capacity) * kv_heads * head_dim, 1), dtype)),
+        values(test::stored(test::random_floats(std::size_t(capacity) * kv_heads * head_dim, 2), dtype)) {}
+
+  std::vector<float> queries(int rows) const { return test::random_floats(std::size_t(rows) * heads * head_dim, 3, 2); }
+};
+
+struct Rows {
+  std::vector<std::int32_t> context, context_size, branch, branch_begin = {0};
+  void add(int seen, const std::vector<std::int32_t>& own) {
+    context_size.push_back(seen);
+    branch.insert(branch.end(), own.begin(), own.end());
+    branch_begin.push_back(static_cast<std::int32_t>(branch.size()));
+  }
+  int count() const { return static_cast<int>(context_size.size()); }
+};
+
+std::vector<float> attend(const Cache& c, const Rows& rows, const std::vector<float>& q, int threads) {
+  std::vector<float> out(std::size_t(rows.count()) * c.heads * c.head_dim, std::nanf(""));
+  Workers workers(threads);
+  cpu::tree_attention({q.data(), c.keys.memory(), c.values.memory(), rows.context.data(), rows.context_size.data(),
+                       rows.branch.data(), rows.branch_begin.data(), out.data(), rows.count(), c.heads, c.kv_heads,
+                       c.head_dim, 1 / std::sqrt(float(c.head_dim)), c.dtype}, workers);
+  return out;
+}
+
+void check_row(const Cache& c, const Rows& rows, const std::vector<float>& q, const std::vector<float>& out, int row) {
+  std::vector<int> seen(rows.context.begin(), rows.context.begin() + rows.context_size[row]);
+  seen.insert(seen.end(), rows.branch.begin() + rows.branch_begin[row], rows.branch.begin() + rows.branch_begin[row + 1]);
+  for (int h = 0; h < c.heads; ++h) {
+    const std::size_t at = (std::size_t(row) * c.heads + h) * c.head_dim;
+    const auto element = [&](const test::Stored& s, int cache_row, int d) {
+      return double(s.values[(std::size_t(cache_row) * c.kv_heads + h / (c.heads / c.kv_heads)) * c.head_dim + d]);
+    };
+    std::vector<double> score;
+    for (const int i : seen) {
+      double dot = 0;
+      for (int d = 0; d < c.head_dim; ++d) dot += q[at + d] * element(c.keys, i, d);
+      score.push_back(dot / std::sqrt(double(c.head_dim)));
+    }
+    const double max = *std::max_element(score.begin(), score.end());
+    double total = 0;
+    for (double& s : score) total += s = std::exp(s - max);
+    for (int d = 0; d < c.head_dim; ++d) {
+      double want = 0, size = 0;
+      for (std::size_t i = 0; i < seen.size(); ++i) {
+        want += score[i] / total * element(c.values, seen[i], d);
+        size += score[i] / total * std::abs(element(c.values, seen[i], d));
+      }
+      REQUIRE(std::abs(out[at + d] - want) <= 5 * test::tolerance(Dtype::f32) * size);
+    }
+  }
+}
+
+Rows some_rows() {
+  Rows rows;
+  for (int i = 0; i < 60; ++i) rows.context.push_back((i * 17) % 64);
+  rows.add(60, {70});
+  rows.add(60, {70, 75, 66});
+  rows.add(0, {99});
+  rows.add(33, {71});
+  rows.add(1, {80, 81});
+  rows.add(15, {82});
+  return rows;
+}
+
+TEST_CASE("tree_attention agrees with float64 for every head size and sharing") {
+  test::on_every_target([] {
+    for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
+      for (const int head_dim : {2, 8, 20, 24, 64, 72, 80, 128, 200})
+        for (const auto& [heads, kv_heads] : {std::pair{1, 1}, std::pair{9, 3}, std::pair{4, 2}, std::pair{14, 2}}) {
+          const Cache c(heads, kv_heads, head_dim, 100, dtype);
+          const Rows rows = some_rows();
+          const auto q = c.queries(rows.count());
+          const auto out = attend(c, rows, q, 2);
+          CAPTURE(head_dim, heads, kv_heads, name_of(dtype));
+          for (int r = 0; r < rows.count(); ++r) check_row(c, rows, q, out, r);
+        }
+  });
+}
+
+TEST_CASE("a row attends with the same bits alone, among others and on any number of threads") {
+  test::on_every_target([] {
+    for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+      const Cache c(9, 3, 64, 100, dtype);
+      const Rows rows = some_rows();
+      const auto q = c.queries(rows.count());
+      const auto all = attend(c, rows, q, 1);
+      CHECK(bits_of(attend(c, rows, q, 2)) == bits_of(all));
+      CHECK(bits_of(attend(c, rows, q, 3)) == bits_of(all));
+      const std::size_t size = 9 * 64;
+      for (int r = 0; r < rows.count(); ++r) {
+        Rows one;
+        one.context = rows.context;
+        one.add(rows.context_size[r], {rows.branch.begin() + rows.branch_begin[r],
+                                       rows.branch.begin() + rows.branch_begin[r + 1]});
+        const std::vector<float> own(q.begin() + r * size, q.begin() + (r + 1) * size);
+        CHECK(bits_of(attend(c, one, own, 1)) == bits_of(all.data() + r * size, size));
+      }
+    }
+  });
+}
+
+TEST_CASE("a key counts the same from the context and from the branch, and in whatever cache row it lies") {
+  test::on_every_target([] {
+    for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+      Cache c(6, 2, 24, 200, dtype);
+      std::vector<std::int32_t> order;
+      for (int i = 0; i < 77; ++i) order.push_back((i * 31) % 100);
+      const auto q = c.queries(1);
+      std::vector<std::uint32_t> want;
+      for (const int seen : {77 - 1, 40, 16, 3, 0}) {
+        Rows rows;
+        rows.context.assign(order.begin(), order.begin() + seen);
+        rows.add(seen, {order.begin() + seen, order.end()});
+        const auto got = bits_of(attend(c, rows, q, 1));
+        if (want.empty()) want = got;
+        CHECK(got == want);
+      }
+      // The same keys, moved 100 cache rows up; what stays behind becomes noise.
+      const std::size_t half = std::size_t(100) * 2 * 24;
+      const auto move = [&](test::Stored& s) {
+        std::copy(s.values.begin(), s.values.begin() + half, s.values.begin() + half);
+        std::fill(s.values.begin(), s.values.begin() + half, std::nanf(""));
+        s = test::stored(s.values, dtype);
+      };
+      move(c.keys);
+      move(c.values);
+      Rows moved;
+      for (const int i : order) moved.context.push_back(i + 100);
+      moved.add(76, {moved.context.back()});
+      CHECK(bits_of(attend(c, moved, q, 1)) == want);
+    }
+  });
+}
+
+TEST_CASE("attention shows a NaN in a key it sees") {
+  test::on_every_target([] {
+    Cache c(2, 1, 8, 40, Dtype::f32);
+    c.keys.values[5 * 8 + 3] = std::nanf("");
+    Rows rows;
+    for (int i = 0; i < 30; ++i) rows.context.push_back(i);
+    rows.add(30, {31});
+    rows.add(5, {31});
+    const auto out = attend(c, rows, c.queries(2), 1);
+    CHECK(std::isnan(out[0]));
+    CHECK_FALSE(std::isnan(out[2 * 8]));
+  });
+}
+
+TEST_CASE("attention of no rows writes nothing") {
+  const Cache c(2, 1, 8, 4, Dtype::f32);
+  CHECK(attend(c, Rows{}, {}, 2).empty());
+}
+
+}  // namespace
+}  // namespace dex
