@@ -11,6 +11,7 @@
 #include "data/prepare_command.h"
 #include "decode/decode_command.h"
 #include "decode/ead_command.h"
+#include "launch/inspect_command.h"
 
 namespace {
 
@@ -35,6 +36,7 @@ int run(int argc, char** argv) {
   dex::add_prepare_command(program, chosen);
   dex::add_ead_command(program, chosen);
   dex::add_decode_command(program, chosen);
+  dex::add_inspect_command(program, chosen);
 
   try {
     program.parse(argc, argv);
