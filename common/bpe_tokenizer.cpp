@@ -1,14 +1,11 @@
 #include "common/bpe_tokenizer.h"
 
-#include <utf8proc.h>
-
-#include <cstdlib>
 #include <utility>
 
 #include "common/bpe_file.h"
 #include "common/bpe_model.h"
 #include "common/digest.h"
-#include "common/error.h"
+#include "common/nfc.h"
 #include "common/utf8.h"
 #include "common/word_splitter.h"
 
@@ -20,23 +17,6 @@ std::vector<std::string> bytes_of_plain(const std::vector<Piece>& pieces) {
   for (std::size_t id = 0; id < pieces.size(); ++id)
     if (!pieces[id].added) bytes[id] = pieces[id].bytes;
   return bytes;
-}
-
-// No character below U+0300 changes under NFC or combines with one before it.
-bool surely_nfc(std::string_view text) {
-  for (const char byte : text)
-    if (static_cast<unsigned char>(byte) >= 0xCC) return false;
-  return true;
-}
-
-std::string to_nfc(std::string_view text) {
-  utf8proc_uint8_t* made = nullptr;
-  const auto size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                                 static_cast<utf8proc_ssize_t>(text.size()), &made,
-                                 static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
-  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(made, &std::free);
-  require(size >= 0, ExitCode::bug, "NFC: {}", utf8proc_errmsg(size));
-  return {reinterpret_cast<const char*>(made), static_cast<std::size_t>(size)};
 }
 
 class BpeTokenizer : public Tokenizer {
@@ -87,7 +67,7 @@ class BpeTokenizer : public Tokenizer {
 
   void append(std::string_view text, std::vector<Token>& ids) const {
     std::string normal;
-    if (nfc_ && !surely_nfc(text)) text = normal = to_nfc(text);
+    if (nfc_) text = to_nfc(text, normal);
     std::vector<std::string_view> words;
     splitter_.split(text, words);
     for (const std::string_view word : words) model_.append(word, ids);

@@ -134,13 +134,13 @@ struct H5Writer::State {
   fs::path path, temporary;
   Handle file;
   std::map<std::string, std::pair<Handle, std::uint64_t>> growing;  // data set and its length
+  bool published = false;
 
   ~State() {
     const std::lock_guard guard(lock());
     growing.clear();
-    if (!file.good()) return;
     file.close();
-    unlink(temporary.c_str());
+    if (!published) unlink(temporary.c_str());  // even a failed H5Fcreate may leave a file
   }
 
   template <typename T>
@@ -235,18 +235,16 @@ void H5Writer::attribute(const std::string& name, std::int64_t value) {
 }
 
 void H5Writer::close() {
-  try {
+  {
     const std::lock_guard guard(lock());
     require(state_->file.good(), ExitCode::bug, "{}: closed twice", state_->path.string());
     for (auto& [name, set] : state_->growing)
       if (set.first.close() < 0) fail_at(state_->path, name, "cannot be closed");
     if (state_->file.close() < 0) fail_at(state_->path, "/", "cannot be closed");
-    sync_file(state_->temporary);
-    rename_durably(state_->temporary, state_->path);
-  } catch (...) {
-    unlink(state_->temporary.c_str());
-    throw;
   }
+  sync_file(state_->temporary);
+  rename_durably(state_->temporary, state_->path);
+  state_->published = true;
 }
 
 // ---- reading

@@ -1,5 +1,5 @@
-// Letters and digits that Unicode added after the versions of the system's PCRE2 (14.0) and utf8proc (15.0), up to what the
-// reference tokenizers know: patterns 16.0, digits 17.0. Letters must split alike whatever library reads the pattern.
+// Where the system's libraries and the reference tokenizer know different versions of Unicode. PCRE2 10.42 has 14.0 and
+// utf8proc 2.8 has 15.0; HF tokenizers 0.23 has 16.0 in patterns, 17.0 in Digits and 9.0 in NFC. Ids must not depend on that.
 #pragma once
 
 namespace dex {
@@ -8,6 +8,7 @@ struct CodeRange {
   char32_t first, last;
 };
 
+// Letters and numbers of the patterns.
 inline constexpr CodeRange kAddedLetters[] = {
     {0x1C89, 0x1C8A},   {0xA7CB, 0xA7CD},   {0xA7DA, 0xA7DC},   {0x105C0, 0x105F3}, {0x10D4A, 0x10D65}, {0x10D6F, 0x10D85},
     {0x10EC2, 0x10EC4}, {0x1123F, 0x11240}, {0x11380, 0x11389}, {0x1138B, 0x1138B}, {0x1138E, 0x1138E}, {0x11390, 0x113B5},
@@ -24,5 +25,16 @@ inline constexpr CodeRange kAddedNumbers[] = {
 
 // Numbers for the Digits rule only.
 inline constexpr CodeRange kAddedDigits[] = {{0x11DE0, 0x11DE9}, {0x16FF4, 0x16FF6}};
+
+// Combining marks younger than Unicode 9, and U+11930, the second half of a younger composition. Ascending.
+inline constexpr CodeRange kLateMarks[] = {
+    {0x07FD, 0x07FD}, {0x0898, 0x089F}, {0x08CA, 0x08D3}, {0x09FE, 0x09FE}, {0x0C3C, 0x0C3C}, {0x0D3B, 0x0D3C},
+    {0x0EBA, 0x0EBA}, {0x1715, 0x1715}, {0x1ABF, 0x1ACE}, {0x1DF6, 0x1DFA}, {0xA82C, 0xA82C}, {0x10D24, 0x10D27},
+    {0x10EAB, 0x10EAC}, {0x10EFD, 0x10EFF}, {0x10F46, 0x10F50}, {0x10F82, 0x10F85}, {0x11070, 0x11070},
+    {0x1133B, 0x1133B}, {0x1145E, 0x1145E}, {0x11839, 0x1183A}, {0x11930, 0x11930}, {0x1193D, 0x1193E},
+    {0x11943, 0x11943}, {0x119E0, 0x119E0}, {0x11A34, 0x11A34}, {0x11A47, 0x11A47}, {0x11A99, 0x11A99},
+    {0x11D42, 0x11D42}, {0x11D44, 0x11D45}, {0x11D97, 0x11D97}, {0x11F41, 0x11F42}, {0x16FF0, 0x16FF1},
+    {0x1E08F, 0x1E08F}, {0x1E130, 0x1E136}, {0x1E2AE, 0x1E2AE}, {0x1E2EC, 0x1E2EF}, {0x1E4EC, 0x1E4EF},
+};
 
 }  // namespace dex

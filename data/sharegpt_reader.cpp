@@ -25,6 +25,36 @@ bool is_space(int c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 
 std::string quoted(int c) { return c >= 0x20 && c < 0x7f ? fmt::format("'{}'", char(c)) : fmt::format("byte {:#04x}", c); }
 
+// How deep in brackets a text stands, those inside strings left out.
+class Nesting {
+ public:
+  // Goes on until the first bracket is closed or the bytes end; how many were used.
+  std::size_t advance(std::string_view bytes) {
+    std::size_t i = 0;
+    while (i < bytes.size() && !(closed_ || depth_ > kMaxDepth)) step(bytes[i++]);
+    return i;
+  }
+  bool closed() const { return closed_; }
+  int depth() const { return depth_; }
+
+ private:
+  void step(char c) {
+    if (in_string_) {
+      in_string_ = escaped_ || c != '"';
+      escaped_ = !escaped_ && c == '\\';
+    } else if (c == '"') {
+      in_string_ = true;
+    } else if (c == '{' || c == '[') {
+      ++depth_;
+    } else if (c == '}' || c == ']') {
+      closed_ = --depth_ == 0;
+    }
+  }
+
+  int depth_ = 0;
+  bool in_string_ = false, escaped_ = false, closed_ = false;
+};
+
 }  // namespace
 
 // The file's bytes one by one, counted and digested as they are used.
@@ -35,11 +65,16 @@ class SharegptReader::Source {
   }
   ~Source() { close(file_); }
 
-  int peek() {
+  // Bytes at hand, not yet used; none at the end.
+  std::string_view buffered() {
     if (at_ == size_) refill();
-    return at_ == size_ ? -1 : static_cast<unsigned char>(buffer_[at_]);
+    return {buffer_.data() + at_, size_ - at_};
   }
-  void take() { ++at_; }
+  int peek() {
+    const auto bytes = buffered();
+    return bytes.empty() ? -1 : static_cast<unsigned char>(bytes.front());
+  }
+  void take(std::size_t bytes = 1) { at_ += bytes; }
   std::uint64_t offset() const { return before_ + at_; }
   std::string digest() {
     digest_.add(std::string_view(buffer_.data(), at_));
@@ -131,26 +166,16 @@ std::optional<RawRecord> SharegptReader::next() {
 // Up to the bracket that closes the first one; "" when the file ends before.
 std::string SharegptReader::balanced_text() {
   std::string text;
-  int depth = 0;
-  bool in_string = false, escaped = false;
-  const std::uint64_t begin = offset();
-  for (int c = source_->peek(); c != -1; c = source_->peek()) {
-    source_->take();
-    text.push_back(static_cast<char>(c));
-    if (in_string) {
-      if (escaped) escaped = false;
-      else if (c == '\\') escaped = true;
-      else if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      require(++depth <= kMaxDepth, ExitCode::io, "{}: record {} nests deeper than {} at byte {}", path_.string(),
-              records_, kMaxDepth, offset());
-    } else if ((c == '}' || c == ']') && --depth == 0) {
-      return text;
-    }
-    require(text.size() <= kMaxRecordBytes, ExitCode::io, "{}: record {} at byte {} is longer than {} bytes",
-            path_.string(), records_, begin, kMaxRecordBytes);
+  Nesting nesting;
+  for (auto bytes = source_->buffered(); !bytes.empty(); bytes = source_->buffered()) {
+    const std::size_t used = nesting.advance(bytes);
+    require(nesting.depth() <= kMaxDepth, ExitCode::io, "{}: record {} nests deeper than {} before byte {}",
+            path_.string(), records_, kMaxDepth, offset() + used);
+    text += bytes.substr(0, used);
+    source_->take(used);
+    if (nesting.closed()) return text;
+    require(text.size() <= kMaxRecordBytes, ExitCode::io, "{}: record {} before byte {} is longer than {} bytes",
+            path_.string(), records_, offset(), kMaxRecordBytes);
   }
   return "";
 }

@@ -46,16 +46,22 @@ LAYER_TENSORS = {
 WHOLE_TENSORS = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 
 
-def refuse(message):
-    sys.exit(f"gguf_to_hf: error: {message}")
+USAGE, BAD_FILE = 2, 74  # exit codes, as dex has them
+
+
+def refuse(message, code=USAGE):
+    print(f"gguf_to_hf: error: {message}", file=sys.stderr)
+    sys.exit(code)
 
 
 class Gguf:
     def __init__(self, path):
+        if not path.is_file():
+            refuse(f"{path} is not a file")
         try:
             self.reader = GGUFReader(path)
-        except (OSError, ValueError) as error:
-            refuse(f"{path} cannot be read as GGUF: {error}")
+        except (OSError, ValueError, IndexError) as error:
+            refuse(f"{path} ({path.stat().st_size} bytes) is no whole GGUF file: {error}", BAD_FILE)
         self.path = path
         self.tensors = {tensor.name: tensor for tensor in self.reader.tensors}
 
@@ -189,6 +195,19 @@ def write_json(path, value):
     path.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
+def convert(gguf, out):
+    config = make_config(gguf)
+    out.mkdir(parents=True)
+    write_json(out / "config.json", config)
+    write_json(out / "generation_config.json", make_generation_config(config))
+    write_json(out / "tokenizer.json", make_tokenizer(gguf))
+    write_json(out / "tokenizer_config.json", make_tokenizer_config(gguf, config))
+    weights = make_weights(gguf, config)
+    save_file(weights, out / "model.safetensors", metadata={"format": "pt"})
+    os.chmod(out / "model.safetensors", (out / "config.json").stat().st_mode)  # save_file makes it private
+    return weights
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("gguf", type=Path)
@@ -197,19 +216,13 @@ def main():
     if arguments.out.exists():
         refuse(f"{arguments.out} exists already")
 
-    gguf = Gguf(arguments.gguf)
-    config = make_config(gguf)
     part = arguments.out.with_name(arguments.out.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    write_json(part / "config.json", config)
-    write_json(part / "generation_config.json", make_generation_config(config))
-    write_json(part / "tokenizer.json", make_tokenizer(gguf))
-    write_json(part / "tokenizer_config.json", make_tokenizer_config(gguf, config))
-    weights = make_weights(gguf, config)
-    save_file(weights, part / "model.safetensors", metadata={"format": "pt"})
-    os.chmod(part / "model.safetensors", (part / "config.json").stat().st_mode)  # save_file makes it private
-    os.replace(part, arguments.out)
+    try:
+        weights = convert(Gguf(arguments.gguf), part)
+        os.replace(part, arguments.out)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
     print(json.dumps({"model": str(arguments.out), "tensors": len(weights),
                       "parameters": sum(w.size for w in weights.values())}))
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Draw what `dex ead` measured.
 
-    launch/plot_ead.py RUN_DIR... --out DIR
+    launch/plot_ead.py RUN_DIR... --out DIR [--model NAME]
 
 Each RUN_DIR holds ead.json:
   label        what distinguishes the run in a legend, such as "no adapters"
-  model        name of the model
+  model        name of the model, where --model gives none
   num_layers   L, the full depth
   depths       the depths asked, ascending, the last one L
   first        per generated token, the first match: smallest asked depth whose candidate is the final token
@@ -135,8 +135,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path, nargs="+")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--model", help="name of the model in the titles")
     arguments = parser.parse_args()
     runs = [read_run(directory) for directory in arguments.runs]
+    for run in runs:
+        run["model"] = arguments.model or run["model"]
     arguments.out.mkdir(parents=True, exist_ok=True)
     draw_map(runs[-1], arguments.out / "ead_map.png")
     draw_share(runs, arguments.out / "ead_share.png")

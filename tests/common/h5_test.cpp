@@ -8,7 +8,10 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstdlib>
+#include <atomic>
+#include <functional>
 #include <numeric>
+#include <optional>
 #include <thread>
 
 #include "common/error.h"
@@ -45,6 +48,13 @@ std::optional<std::vector<std::uint32_t>> read_small(const std::filesystem::path
     REQUIRE(error.code() == ExitCode::io);
     return std::nullopt;
   }
+}
+
+// Under a name of its own: some file systems flush a file that is overwritten.
+std::filesystem::path fresh_file(const TempDir& dir, const std::string& bytes) {
+  static int number = 0;
+  std::filesystem::remove(dir / ("file" + std::to_string(number)));
+  return dir.write("file" + std::to_string(++number), bytes);
 }
 
 ExitCode code_of(const std::function<void()>& action) {
@@ -131,7 +141,7 @@ TEST_CASE("a file cut at any length is refused") {
   write_small(dir / "small.h5");
   const std::string bytes = read_file(dir / "small.h5");
   for (std::size_t length = 0; length < bytes.size(); length += length < 4096 ? 1 : 97)
-    REQUIRE_FALSE(read_small(dir.write("cut.h5", bytes.substr(0, length))).has_value());
+    REQUIRE_FALSE(read_small(fresh_file(dir, bytes.substr(0, length))).has_value());
 }
 
 TEST_CASE("an altered byte is refused or was of no meaning, never silently another value") {
@@ -142,7 +152,7 @@ TEST_CASE("an altered byte is refused or was of no meaning, never silently anoth
   for (std::size_t at = 0; at < bytes.size(); at += at < 4096 ? 1 : 61) {
     std::string altered = bytes;
     altered[at] = static_cast<char>(altered[at] ^ 0x5a);
-    const auto seen = read_small(dir.write("altered.h5", altered));
+    const auto seen = read_small(fresh_file(dir, altered));
     if (seen) REQUIRE(*seen == kIds);
     else ++refused;
   }
@@ -189,6 +199,6 @@ TEST_CASE("a disk that fills up names path and reason, leaves nothing and lets t
     CAPTURE(limit, status);
     REQUIRE(WIFEXITED(status));
     CHECK(WEXITSTATUS(status) == 74);
-    CHECK(std::filesystem::is_empty(dir.path()));
+    for (const auto& entry : std::filesystem::directory_iterator(dir.path())) FAIL_CHECK(entry.path().string() << " is left");
   }
 }

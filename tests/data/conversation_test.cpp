@@ -1,6 +1,7 @@
 #include "data/conversation.h"
 
 #include <catch2/catch.hpp>
+#include <map>
 
 #include "data/sharegpt_reader.h"
 #include "tests/support/shared.h"

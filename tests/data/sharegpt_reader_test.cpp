@@ -69,7 +69,7 @@ TEST_CASE("a file cut at any byte gives its whole records and tells where it was
   const TempDir dir;
   const std::string text = "[" + kRecords[0] + ",\n" + kRecords[1] + ",\n" + kRecords[2] + "\n]";
   for (std::size_t length = 1; length < text.size(); ++length) {
-    SharegptReader reader(dir.write("cut.json", text.substr(0, length)));
+    SharegptReader reader(dir.write("cut" + std::to_string(length), text.substr(0, length)));
     std::size_t whole = 0;
     for (std::size_t i = 0; i < 3; ++i) whole += text.find(kRecords[i]) + kRecords[i].size() <= length;
     const auto records = read_all(reader);

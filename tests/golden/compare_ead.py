@@ -35,20 +35,11 @@ def run_dex(arguments, prompts, depths, directory):
         for i, prompt in enumerate(prompts):
             body = {"messages": [{"role": "user", "content": prompt}], "max_tokens": arguments.max_tokens, "temperature": 0}
             file.write(json.dumps({"custom_id": str(i), "method": "POST", "url": "/v1/chat/completions", "body": body}) + "\n")
-    subprocess.run([arguments.dex, "ead", "--model", arguments.model, "--depths", ",".join(map(str, depths)),
+    subprocess.run([arguments.dex, "ead", "--model", arguments.model, "--depths", ",".join(map(str, depths[:-1])),
                     "--prompts", jobs, "--out", out, "--max-tokens", str(arguments.max_tokens), "--dtype", "f32"],
                    check=True, stdout=sys.stderr)
-    tables = sorted(out.glob("*.h5"))
-    if len(tables) != 1:
-        sys.exit(f"{out} holds {len(tables)} HDF5 tables, wanted 1")
-    with h5py.File(tables[0]) as table:
-        return table["tokens"][:].astype(int), table["positions"][:].astype(int), table["candidates"][:].astype(int)
-
-
-def sequences(positions):
-    """Slices of rows whose positions follow each other: one per prompt."""
-    starts = [0, *(np.flatnonzero(np.diff(positions) != 1) + 1), len(positions)]
-    return [slice(a, b) for a, b in zip(starts, starts[1:])]
+    with h5py.File(out / "ead.h5") as table:
+        return [table[name][:].astype(int) for name in ("text", "position", "token", "bare.candidates")]
 
 
 @torch.no_grad()
@@ -88,17 +79,15 @@ def main():
     depths = list(range(1, model.config.num_hidden_layers + 1))
     prompts = read_prompts(arguments.prompts, arguments.count)
     with tempfile.TemporaryDirectory() as directory:
-        tokens, positions, ours = run_dex(arguments, prompts, depths, Path(directory))
+        texts, positions, tokens, ours = run_dex(arguments, prompts, depths, Path(directory))
 
-    found = sequences(positions)
-    if len(found) != len(prompts):
-        sys.exit(f"the table holds {len(found)} texts, wanted {len(prompts)}")
     expected, gaps = [], []
-    for prompt, rows in zip(prompts, found):
+    for text, prompt in enumerate(prompts):
+        rows = np.flatnonzero(texts == text)
         prompt_ids = tokenizer.apply_chat_template([{"role": "user", "content": prompt}], add_generation_prompt=True,
                                                    return_dict=True)["input_ids"]
-        if positions[rows.start] != len(prompt_ids):
-            sys.exit(f"first token at position {positions[rows.start]}, wanted {len(prompt_ids)}: another prompt rendering?")
+        if positions[rows[0]] != len(prompt_ids) - 1:
+            sys.exit(f"the first answer is at position {positions[rows[0]]}, wanted {len(prompt_ids) - 1}: another prompt rendering?")
         candidates, gap = layer_answers(model, list(prompt_ids) + tokens[rows].tolist(), len(prompt_ids))
         expected.append(candidates)
         gaps.append(gap)

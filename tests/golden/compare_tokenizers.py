@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+"""Compares token ids live with the `tokenizers` and `sentencepiece` packages, and the speed of both.
+
+    python tests/golden/compare_tokenizers.py --shared DIR --sharegpt FILE
+
+Texts: every message of the first ShareGPT records, and random Unicode strings. The reference of plain text is the same
+tokenizer file without its added tokens; with --controls, the file as it is. Ends with 1 when any ids differ.
+"""
+import argparse
+import json
+import random
+import statistics
+import subprocess
+import tempfile
+import time
+import unicodedata
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import sentencepiece
+import tokenizers
+
+MODELS = ("smollm2", "qwen3", "llama3", "llama2")
+SENTENCEPIECE_MODELS = ("llama2",)
+
+
+def sharegpt_messages(path, num_records):
+    decoder = json.JSONDecoder()
+    with open(path, encoding="utf-8") as file:
+        text = file.read(1)  # the bracket
+        assert text == "[", f"{path}: does not begin with ["
+        text, messages = "", []
+        for _ in range(num_records):
+            while True:
+                text = text.lstrip(" \t\r\n,")
+                try:
+                    record, end = decoder.raw_decode(text)
+                    break
+                except json.JSONDecodeError:
+                    more = file.read(1 << 20)
+                    if not more:
+                        return messages
+                    text += more
+            text = text[end:]
+            messages += [turn["value"] for turn in record["conversations"]]
+    return messages
+
+
+def random_texts(count, seed):
+    rng = random.Random(seed)
+    spaces = " \t\n\r\v\f\x1c\x85\xa0\u1680\u180e\u2000\u2009\u200b\u2028\u2029\u202f\u205f\u3000\ufeff"
+    marks = [chr(c) for c in range(0x300, 0x370)] + [chr(c) for c in (0x5B0, 0x64B, 0x93C, 0x9D7, 0xE38, 0x1161, 0x11A8, 0x3099, 0x20D0, 0x1D165)]
+    composed = [chr(c) for c in range(0x110000) if unicodedata.decomposition(chr(c)) and not unicodedata.decomposition(chr(c)).startswith("<")]
+    numbers = [chr(c) for c in range(0x110000) if unicodedata.category(chr(c))[0] == "N"]
+    contractions = ["'s", "'S", "'\u017f", "'re", "'VE", "'ll", "'LL", "'d", "'T", "\u2019s"]
+    controls = ["<|im_end|>", "<|endoftext|>", "<s>", "</s>", "<unk>", "<0x0A>", "<think>", "<|eot_id|>", "[INST]"]
+
+    def any_code():
+        plane = rng.choice((0, 0, 0, 1, 1, 2, 3, rng.randrange(17)))
+        while True:
+            code = plane << 16 | rng.randrange(0x10000)
+            if not 0xD800 <= code <= 0xDFFF:
+                return chr(code)
+
+    def ascii_word():
+        return "".join(rng.choice("abcdefghijklmnopqrstuvwxyzABCXYZ") for _ in range(rng.randint(1, 12)))
+
+    makers = (
+        any_code,
+        lambda: rng.choice(spaces) * rng.choice((1, 1, 2, 3, 7)),
+        lambda: rng.choice(" \n\r\t") * rng.choice((1, 2, 5)),
+        ascii_word,
+        lambda: rng.choice(composed),
+        lambda: unicodedata.normalize("NFD", rng.choice(composed)),
+        lambda: rng.choice("aeiouAEqx\u0915\u1100\uac00") + "".join(rng.choice(marks) for _ in range(rng.randint(1, 5))),
+        lambda: rng.choice(numbers) * rng.randint(1, 5),
+        lambda: str(rng.randrange(10 ** rng.randint(1, 9))),
+        lambda: rng.choice(contractions),
+        lambda: "".join(rng.choice("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~") for _ in range(rng.randint(1, 6))),
+        lambda: any_code() * rng.randint(2, 40),
+        lambda: rng.choice(controls),
+        lambda: chr(rng.randrange(0x20)),
+        lambda: "\u2581" * rng.randint(1, 3),
+    )
+    return ["".join(rng.choice(makers)() for _ in range(rng.randint(1, 40))) for _ in range(count)]
+
+
+def every_character():
+    """Each code point between letters, and after a letter and a space: where patterns would differ."""
+    codes = [chr(c) for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
+    return ["".join(f"a{c} {c}1{c}{c}\n" for c in codes[i:i + 64]) for i in range(0, len(codes), 64)]
+
+
+class Reference:
+    def __init__(self, directory, model, controls):
+        self.pieces = None
+        if model in SENTENCEPIECE_MODELS:
+            self.pieces = sentencepiece.SentencePieceProcessor(model_file=str(directory / "tokenizer.model"))
+            return
+        file = json.loads((directory / "tokenizer.json").read_text(encoding="utf-8"))
+        if not controls:
+            file["added_tokens"] = []
+            file["post_processor"] = None
+        self.tokenizer = tokenizers.Tokenizer.from_str(json.dumps(file))
+
+    def ids(self, text):
+        if self.pieces:
+            return self.pieces.encode(text)
+        return self.tokenizer.encode(text, add_special_tokens=False).ids
+
+
+class Ours:
+    def __init__(self, program, directory):
+        self.command = [str(program), str(directory)]
+
+    def ids(self, texts, controls):
+        lines = "".join(json.dumps(text) + "\n" for text in texts)
+        done = subprocess.run(self.command + (["--controls"] if controls else []), input=lines, capture_output=True, text=True, check=True)
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def seconds(self, file, repeats, threads):
+        """Starts the program; each next() is one timed pass over the texts of `file`."""
+        process = subprocess.run(self.command + ["--time", str(repeats), str(threads)], stdin=open(file), capture_output=True, text=True, check=True)
+        return [float(line) for line in process.stdout.split()]
+
+
+def reference_seconds(directory, model, texts, threads):
+    """HF's own package, in its fastest form: one batch, its own threads, no offsets where it has that."""
+    tokenizer = tokenizers.Tokenizer.from_file(str(directory / "tokenizer.json"))
+    encode = getattr(tokenizer, "encode_batch_fast", tokenizer.encode_batch)
+    start = time.perf_counter()
+    if threads == 1:
+        for text in texts:
+            encode([text], add_special_tokens=False)
+    else:
+        encode(texts, add_special_tokens=False)
+    return time.perf_counter() - start
+
+
+def sentencepiece_seconds(directory, texts, threads):
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(directory / "tokenizer.model"))
+    start = time.perf_counter()
+    pieces.encode(texts, num_threads=threads)
+    return time.perf_counter() - start
+
+
+def compare_ids(name, kind, texts, reference, ours, controls):
+    got = ours.ids(texts, controls)
+    differing = [(text, g, w) for text, g in zip(texts, got) if g != (w := reference.ids(text))]
+    print(f"| {name} | {kind} | {len(texts)} | {sum(map(len, got))} | {len(differing)} |", flush=True)
+    for text, seen, wanted in differing[:3]:
+        at = next((i for i, (a, b) in enumerate(zip(seen, wanted)) if a != b), min(len(seen), len(wanted)))
+        print(f"    {ascii(text[:60])}... at id {at}: {seen[at - 2:at + 4]}, wanted {wanted[at - 2:at + 4]}")
+    return len(differing)
+
+
+def main():
+    root = Path(__file__).resolve().parents[2]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shared", type=Path, required=True, help="directory with data/tokenizers")
+    parser.add_argument("--sharegpt", type=Path, required=True)
+    parser.add_argument("--records", type=int, default=2000)
+    parser.add_argument("--random", type=int, default=10000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--models", nargs="+", default=MODELS)
+    parser.add_argument("--program", type=Path, default=root / "build" / "tokenize_lines")
+    parser.add_argument("--every-character", action="store_true", help="also each of the 1,112,064 code points")
+    parser.add_argument("--pairs", type=int, default=5, help="timed pairs; 0 leaves the timing out")
+    arguments = parser.parse_args()
+
+    sets = {"ShareGPT": sharegpt_messages(arguments.sharegpt, arguments.records), "random": random_texts(arguments.random, arguments.seed)}
+    if arguments.every_character:
+        sets["every character"] = every_character()
+    print(f"tokenizers {tokenizers.__version__}, sentencepiece {sentencepiece.__version__}\n")
+    print("| tokenizer | texts | number | ids | differing |\n| --- | --- | ---: | ---: | ---: |")
+    differences = 0
+    for model in arguments.models:
+        directory = arguments.shared / "data" / "tokenizers" / model
+        ours = Ours(arguments.program, directory)
+        for kind, texts in sets.items():
+            differences += compare_ids(model, kind, texts, Reference(directory, model, False), ours, False)
+        if model not in SENTENCEPIECE_MODELS:
+            differences += compare_ids(model, "random, with controls", sets["random"], Reference(directory, model, True), ours, True)
+    if arguments.pairs:
+        time_all(arguments, sets["ShareGPT"])
+    return differences > 0
+
+
+def time_all(arguments, texts):
+    megabytes = sum(len(text.encode()) for text in texts) / 1e6
+    print(f"\n{megabytes:.1f} MB of ShareGPT, medians of {arguments.pairs} alternating pairs")
+    print("| tokenizer | threads | ours MB/s | tokenizers MB/s | ratio | sentencepiece MB/s | ratio |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
+        file.writelines(json.dumps(text) + "\n" for text in texts)
+        file.flush()
+        for model in arguments.models:
+            directory = arguments.shared / "data" / "tokenizers" / model
+            ours = Ours(arguments.program, directory)
+            for threads in (1, 2):
+                rows = []
+                for _ in range(arguments.pairs):
+                    mine = ours.seconds(file.name, 1, threads)[0]
+                    theirs = reference_seconds(directory, model, texts, threads)
+                    pieces = sentencepiece_seconds(directory, texts, threads) if model in SENTENCEPIECE_MODELS else 0
+                    rows.append((megabytes / mine, megabytes / theirs, theirs / mine, megabytes / pieces if pieces else 0, pieces / mine))
+                mine, theirs, ratio, pieces, pieces_ratio = (statistics.median(column) for column in zip(*rows))
+                tail = f"{pieces:.1f} | {pieces_ratio:.2f} |" if pieces else "- | - |"
+                print(f"| {model} | {threads} | {mine:.1f} | {theirs:.1f} | {ratio:.2f} | {tail}", flush=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
