@@ -21,14 +21,15 @@ namespace fs = std::filesystem;
 constexpr std::uint64_t kChunkElements = 16384;  // one sample of usual length touches one or two chunks
 constexpr std::size_t kChunkCacheBytes = 1 << 18;
 
-// The library keeps global state whatever its build says about threads: every call, handles' closing included, happens
-// under this lock.
+// The library keeps global state whatever its build says about threads: every call, handles' closing
+// included, happens under this lock.
 std::mutex& lock() {
   static std::mutex mutex;
   return mutex;
 }
 
-// HDF5's exit handler crashes after a failed write, so it must be off before anything else starts the library.
+// HDF5's exit handler crashes after a failed write, so it must be off before anything else starts the
+// library.
 void start_library() {
   static const bool started = [] {
     H5dont_atexit();
@@ -45,7 +46,8 @@ herr_t keep_innermost(unsigned, const H5E_error2_t* entry, void* text) {
   return 0;
 }
 
-// The innermost entry of the error stack; of a failed system call only its message ("No space left on device").
+// The innermost entry of the error stack; of a failed system call only its message ("No space left on
+// device").
 std::string library_says() {
   std::string text;
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_innermost, &text);
@@ -73,7 +75,9 @@ class Handle {
     std::swap(close_, other.close_);
     return *this;
   }
-  ~Handle() { if (id_ >= 0) close_(id_); }
+  ~Handle() {
+    if (id_ >= 0) close_(id_);
+  }
   hid_t get() const { return id_; }
   bool good() const { return id_ >= 0; }
   herr_t close() { return id_ >= 0 ? close_(std::exchange(id_, -1)) : 0; }
@@ -83,13 +87,32 @@ class Handle {
   Close close_ = nullptr;
 };
 
-template <typename T> hid_t type_of();
-template <> hid_t type_of<std::uint8_t>() { return H5T_STD_U8LE; }
-template <> hid_t type_of<std::uint32_t>() { return H5T_STD_U32LE; }
-template <> hid_t type_of<std::uint64_t>() { return H5T_STD_U64LE; }
-template <> hid_t type_of<std::int32_t>() { return H5T_STD_I32LE; }
-template <> hid_t type_of<std::int64_t>() { return H5T_STD_I64LE; }
-template <> hid_t type_of<float>() { return H5T_IEEE_F32LE; }
+template <typename T>
+hid_t type_of();
+template <>
+hid_t type_of<std::uint8_t>() {
+  return H5T_STD_U8LE;
+}
+template <>
+hid_t type_of<std::uint32_t>() {
+  return H5T_STD_U32LE;
+}
+template <>
+hid_t type_of<std::uint64_t>() {
+  return H5T_STD_U64LE;
+}
+template <>
+hid_t type_of<std::int32_t>() {
+  return H5T_STD_I32LE;
+}
+template <>
+hid_t type_of<std::int64_t>() {
+  return H5T_STD_I64LE;
+}
+template <>
+hid_t type_of<float>() {
+  return H5T_IEEE_F32LE;
+}
 
 // V110 bounds give checksums to all metadata; with fletcher32 on the data no altered byte goes unseen.
 Handle access_properties() {
@@ -114,11 +137,14 @@ Handle data_set_access() {
   return list;
 }
 
-// Halves the first dimension that still has two elements until the chunk is small: long runs of the last one stay whole.
+// Halves the first dimension that still has two elements until the chunk is small: long runs of the last one
+// stay whole.
 std::vector<hsize_t> chunk_of(const std::vector<hsize_t>& shape) {
   std::vector<hsize_t> chunk;
   for (hsize_t size : shape) chunk.push_back(std::max<hsize_t>(size, 1));
-  const auto elements = [&] { return std::accumulate(chunk.begin(), chunk.end(), hsize_t{1}, std::multiplies<>()); };
+  const auto elements = [&] {
+    return std::accumulate(chunk.begin(), chunk.end(), hsize_t{1}, std::multiplies<>());
+  };
   while (elements() > kChunkElements) {
     auto& widest = *std::find_if(chunk.begin(), chunk.end(), [](hsize_t size) { return size > 1; });
     widest = (widest + 1) / 2;
@@ -152,7 +178,8 @@ struct H5Writer::State {
     const hsize_t first = length, count = values.size(), total = first + count;
     if (count == 0) return;
     if (H5Dset_extent(set.get(), &total) < 0) fail_at(path, name, "cannot grow");
-    const Handle stored(H5Dget_space(set.get()), H5Sclose), memory(H5Screate_simple(1, &count, nullptr), H5Sclose);
+    const Handle stored(H5Dget_space(set.get()), H5Sclose),
+        memory(H5Screate_simple(1, &count, nullptr), H5Sclose);
     H5Sselect_hyperslab(stored.get(), H5S_SELECT_SET, &first, nullptr, &count, nullptr);
     if (H5Dwrite(set.get(), type_of<T>(), memory.get(), stored.get(), H5P_DEFAULT, values.data()) < 0)
       fail_at(path, name, "cannot be written");
@@ -166,8 +193,9 @@ struct H5Writer::State {
 
   Handle create(const std::string& name, hid_t type, const Handle& space, const std::vector<hsize_t>& chunk) {
     const Handle properties = data_set_properties(chunk), access = data_set_access();
-    Handle set(H5Dcreate2(file.get(), name.c_str(), type, space.get(), H5P_DEFAULT, properties.get(), access.get()),
-               H5Dclose);
+    Handle set(
+        H5Dcreate2(file.get(), name.c_str(), type, space.get(), H5P_DEFAULT, properties.get(), access.get()),
+        H5Dclose);
     if (!set.good()) fail_at(path, name, "cannot be created");
     return set;
   }
@@ -178,11 +206,12 @@ struct H5Writer::State {
     require(file.good(), ExitCode::bug, "{}: written to after close()", path.string());
     const std::vector<hsize_t> sizes(shape.begin(), shape.end());
     const auto elements = std::accumulate(sizes.begin(), sizes.end(), hsize_t{1}, std::multiplies<>());
-    require(!sizes.empty() && elements == values.size(), ExitCode::bug, "{}: data set {} has {} values for {} places",
-            path.string(), name, values.size(), elements);
+    require(!sizes.empty() && elements == values.size(), ExitCode::bug,
+            "{}: data set {} has {} values for {} places", path.string(), name, values.size(), elements);
     const Handle space(H5Screate_simple(static_cast<int>(sizes.size()), sizes.data(), nullptr), H5Sclose);
     Handle set = create(name, type_of<T>(), space, chunk_of(sizes));
-    if (H5Dwrite(set.get(), type_of<T>(), H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) < 0 || set.close() < 0)
+    if (H5Dwrite(set.get(), type_of<T>(), H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) < 0 ||
+        set.close() < 0)
       fail_at(path, name, "cannot be written");
   }
 
@@ -213,10 +242,12 @@ void H5Writer::append(const std::string& name, std::span<const std::uint32_t> v)
 void H5Writer::append(const std::string& name, std::span<const std::uint64_t> v) { state_->append(name, v); }
 void H5Writer::append(const std::string& name, std::span<const std::uint8_t> v) { state_->append(name, v); }
 
-void H5Writer::write(const std::string& name, std::span<const std::int32_t> values, std::vector<std::uint64_t> shape) {
+void H5Writer::write(const std::string& name, std::span<const std::int32_t> values,
+                     std::vector<std::uint64_t> shape) {
   state_->write(name, values, shape);
 }
-void H5Writer::write(const std::string& name, std::span<const float> values, std::vector<std::uint64_t> shape) {
+void H5Writer::write(const std::string& name, std::span<const float> values,
+                     std::vector<std::uint64_t> shape) {
   state_->write(name, values, shape);
 }
 
@@ -279,13 +310,14 @@ struct H5Reader::State {
   hsize_t elements(const Handle& set, const std::string& name) const {
     const Handle type(H5Dget_type(set.get()), H5Tclose);
     require(H5Tequal(type.get(), type_of<T>()) > 0, ExitCode::io,
-            "{}: data set {} has elements of {} bytes of another type than the {} bytes wanted", path.string(), name,
-            H5Tget_size(type.get()), sizeof(T));
+            "{}: data set {} has elements of {} bytes of another type than the {} bytes wanted",
+            path.string(), name, H5Tget_size(type.get()), sizeof(T));
     hsize_t total = 1;
-    for (hsize_t size : shape(set, name)) total = size && total > UINT64_MAX / size ? UINT64_MAX : total * size;
+    for (hsize_t size : shape(set, name))
+      total = size && total > UINT64_MAX / size ? UINT64_MAX : total * size;
     const hsize_t stored = H5Dget_storage_size(set.get()) / sizeof(T);
-    require(total <= stored, ExitCode::io, "{}: data set {} claims {} elements and stores {}", path.string(), name,
-            total, stored);
+    require(total <= stored, ExitCode::io, "{}: data set {} claims {} elements and stores {}", path.string(),
+            name, total, stored);
     return total;
   }
 
@@ -294,12 +326,14 @@ struct H5Reader::State {
     const std::lock_guard guard(lock());
     const Handle set = open(name);
     const hsize_t total = elements<T>(set, name);
-    require(first <= total && count <= total - first, ExitCode::io, "{}: data set {} has {} elements, wanted {} from {}",
-            path.string(), name, total, count, first);
-    require(shape(set, name).size() == 1, ExitCode::io, "{}: data set {} is not one-dimensional", path.string(), name);
+    require(first <= total && count <= total - first, ExitCode::io,
+            "{}: data set {} has {} elements, wanted {} from {}", path.string(), name, total, count, first);
+    require(shape(set, name).size() == 1, ExitCode::io, "{}: data set {} is not one-dimensional",
+            path.string(), name);
     std::vector<T> values(count);
     if (count == 0) return values;
-    const Handle stored(H5Dget_space(set.get()), H5Sclose), memory(H5Screate_simple(1, &count, nullptr), H5Sclose);
+    const Handle stored(H5Dget_space(set.get()), H5Sclose),
+        memory(H5Screate_simple(1, &count, nullptr), H5Sclose);
     H5Sselect_hyperslab(stored.get(), H5S_SELECT_SET, &first, nullptr, &count, nullptr);
     if (H5Dread(set.get(), type_of<T>(), memory.get(), stored.get(), H5P_DEFAULT, values.data()) < 0)
       fail_at(path, name, "cannot be read");
@@ -311,8 +345,7 @@ struct H5Reader::State {
     const std::lock_guard guard(lock());
     const Handle set = open(name);
     std::vector<T> values(elements<T>(set, name));
-    if (!values.empty() &&
-        H5Dread(set.get(), type_of<T>(), H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) < 0)
+    if (!values.empty() && H5Dread(set.get(), type_of<T>(), H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) < 0)
       fail_at(path, name, "cannot be read");
     return values;
   }
@@ -355,19 +388,24 @@ std::vector<std::uint64_t> H5Reader::shape(const std::string& name) const {
   return {sizes.begin(), sizes.end()};
 }
 
-std::vector<std::uint32_t> H5Reader::read_u32(const std::string& name, std::uint64_t first, std::uint64_t count) const {
+std::vector<std::uint32_t> H5Reader::read_u32(const std::string& name, std::uint64_t first,
+                                              std::uint64_t count) const {
   return state_->read_range<std::uint32_t>(name, first, count);
 }
-std::vector<std::uint64_t> H5Reader::read_u64(const std::string& name, std::uint64_t first, std::uint64_t count) const {
+std::vector<std::uint64_t> H5Reader::read_u64(const std::string& name, std::uint64_t first,
+                                              std::uint64_t count) const {
   return state_->read_range<std::uint64_t>(name, first, count);
 }
-std::vector<std::uint8_t> H5Reader::read_u8(const std::string& name, std::uint64_t first, std::uint64_t count) const {
+std::vector<std::uint8_t> H5Reader::read_u8(const std::string& name, std::uint64_t first,
+                                            std::uint64_t count) const {
   return state_->read_range<std::uint8_t>(name, first, count);
 }
 std::vector<std::int32_t> H5Reader::read_i32(const std::string& name) const {
   return state_->read_whole<std::int32_t>(name);
 }
-std::vector<float> H5Reader::read_f32(const std::string& name) const { return state_->read_whole<float>(name); }
+std::vector<float> H5Reader::read_f32(const std::string& name) const {
+  return state_->read_whole<float>(name);
+}
 
 std::string H5Reader::text_attribute(const std::string& name) const {
   const std::lock_guard guard(lock());
@@ -383,8 +421,8 @@ std::string H5Reader::text_attribute(const std::string& name) const {
 std::int64_t H5Reader::int_attribute(const std::string& name) const {
   const std::lock_guard guard(lock());
   const Handle attribute = state_->open_attribute(name), type(H5Aget_type(attribute.get()), H5Tclose);
-  require(H5Tequal(type.get(), type_of<std::int64_t>()) > 0, ExitCode::io, "{}: attribute {} is not a 64-bit integer",
-          state_->path.string(), name);
+  require(H5Tequal(type.get(), type_of<std::int64_t>()) > 0, ExitCode::io,
+          "{}: attribute {} is not a 64-bit integer", state_->path.string(), name);
   std::int64_t value = 0;
   if (H5Aread(attribute.get(), H5T_NATIVE_INT64, &value) < 0) fail_at(state_->path, name, "cannot be read");
   return value;

@@ -15,15 +15,16 @@ std::uint64_t mix(std::uint64_t x) {  // the finaliser of splitmix64
   return x ^ (x >> 31);
 }
 
-// A permutation of [0, count) that needs no table: a Feistel network over the next even power of two, walked until it
-// falls inside. At most four times the size, so fewer than four walks on average.
+// A permutation of [0, count) that needs no table: a Feistel network over the next even power of two, walked
+// until it falls inside. At most four times the size, so fewer than four walks on average.
 class Permutation {
  public:
   Permutation(std::uint64_t key, std::uint64_t count)
       : key_(key), count_(count), half_(std::max(1, (static_cast<int>(std::bit_width(count - 1)) + 1) / 2)) {}
 
   std::uint64_t operator()(std::uint64_t index) const {
-    do index = shuffled(index); while (index >= count_);
+    do index = shuffled(index);
+    while (index >= count_);
     return index;
   }
 

@@ -10,19 +10,21 @@ constexpr std::pair<std::string_view, std::string_view> kRoles[] = {
     {"human", "user"},        {"user", "user"},      {"gpt", "assistant"},  {"assistant", "assistant"},
     {"chatgpt", "assistant"}, {"bing", "assistant"}, {"bard", "assistant"}, {"system", "system"}};
 
-constexpr std::string_view kShareNotices[] = {"*This conversation is shared from", "*This chat conversation is shared from"};
+constexpr std::string_view kShareNotices[] = {"*This conversation is shared from",
+                                              "*This chat conversation is shared from"};
 
 bool is_share_notice(const Message& message) {
-  return message.role == "system" && std::any_of(std::begin(kShareNotices), std::end(kShareNotices), [&](auto notice) {
-           return message.content.starts_with(notice);
-         });
+  return message.role == "system" &&
+         std::any_of(std::begin(kShareNotices), std::end(kShareNotices),
+                     [&](auto notice) { return message.content.starts_with(notice); });
 }
 
 bool is_blank(const std::string& text) { return text.find_first_not_of(" \t\r\n") == std::string::npos; }
 
 // True when anything was erased.
 bool erase(std::vector<Message>& messages, std::size_t first, std::size_t last) {
-  messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(first), messages.begin() + static_cast<std::ptrdiff_t>(last));
+  messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(first),
+                 messages.begin() + static_cast<std::ptrdiff_t>(last));
   return first != last;
 }
 
@@ -41,8 +43,10 @@ bool alternates(const std::vector<Message>& messages, std::size_t first) {
 bool drop_blank_answers(std::vector<Message>& messages, std::size_t first) {
   bool dropped = false;
   for (std::size_t i = first; i + 1 < messages.size();) {
-    if (is_blank(messages[i + 1].content)) dropped = erase(messages, i, i + 2);
-    else i += 2;
+    if (is_blank(messages[i + 1].content))
+      dropped = erase(messages, i, i + 2);
+    else
+      i += 2;
   }
   return dropped;
 }
@@ -50,7 +54,7 @@ bool drop_blank_answers(std::vector<Message>& messages, std::size_t first) {
 }  // namespace
 
 const char* name_of(Skip reason) {
-  constexpr const char* names[] = {"none",      "malformed", "no_turns",  "unknown_role",
+  constexpr const char* names[] = {"none",       "malformed", "no_turns",  "unknown_role",
                                    "role_order", "no_answer", "no_target", "duplicate"};
   return names[static_cast<std::size_t>(reason)];
 }
@@ -62,7 +66,8 @@ const char* name_of(Repair repair) {
 
 std::string_view canonical_role(std::string_view role) {
   std::string lower(role);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
   for (const auto& [alias, name] : kRoles)
     if (lower == alias) return name;
   return "";
@@ -85,7 +90,9 @@ Usable usable_messages(const Conversation& conversation) {
     messages.push_back({std::string(canonical_role(turn.role)), turn.text});
     if (messages.back().role.empty()) return skipped(Skip::unknown_role);
   }
-  const auto note = [&](Repair repair, bool done) { usable.repaired[static_cast<std::size_t>(repair)] = done; };
+  const auto note = [&](Repair repair, bool done) {
+    usable.repaired[static_cast<std::size_t>(repair)] = done;
+  };
   note(Repair::share_notice, erase(messages, 0, is_share_notice(messages.front()) ? 1 : 0));
   const std::size_t first = !messages.empty() && messages.front().role == "system" ? 1 : 0;
   note(Repair::leading_turns, drop_leading_turns(messages, first));

@@ -1,8 +1,11 @@
-// From a record as found to messages that every chat template renders: role names, and one written policy for odd turns.
+// From a record as found to messages that every chat template renders: role names, and one written policy for
+// odd turns.
 //
 // In this order, under every template:
-//   1. a record of another form than a list of texts with roles, without turns, or with an unknown role is skipped;
-//   2. a leading system turn that only says where the chat was shared is dropped, another leading system turn is kept;
+//   1. a record of another form than a list of texts with roles, without turns, or with an unknown role is
+//   skipped;
+//   2. a leading system turn that only says where the chat was shared is dropped, another leading system turn
+//   is kept;
 //   3. further leading turns that are not the user's are dropped (parts of a long chat start with an answer);
 //   4. what remains must alternate user, assistant (FastChat's loader), or the record is skipped;
 //   5. a last user turn without answer is dropped, and so is every pair whose answer is blank;
@@ -29,9 +32,14 @@ struct Conversation {
 };
 
 enum class Skip : std::uint8_t {
-  none, malformed, no_turns, unknown_role, role_order, no_answer,
-  no_target,   // no answer token within the length limit
-  duplicate,   // the same tokens as an earlier sample
+  none,
+  malformed,
+  no_turns,
+  unknown_role,
+  role_order,
+  no_answer,
+  no_target,  // no answer token within the length limit
+  duplicate,  // the same tokens as an earlier sample
   count
 };
 const char* name_of(Skip reason);  // "no_turns"

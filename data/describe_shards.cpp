@@ -13,18 +13,20 @@ std::string split_text(const std::string& name, const std::vector<ShardFile>& fi
     tokens += file.tokens;
     supervised += file.supervised;
   }
-  return fmt::format("{:<9} {} samples, {} tokens, {} supervised, {} shards\n", name, samples, tokens, supervised,
-                     files.size());
+  return fmt::format("{:<9} {} samples, {} tokens, {} supervised, {} shards\n", name, samples, tokens,
+                     supervised, files.size());
 }
 
 std::string facts_text(const Manifest& manifest) {
   const ShardFacts& facts = manifest.facts;
   const SourceNote& source = manifest.source;
-  std::string text = fmt::format("source    {}, {} bytes, SHA-256 {}\n", source.name, source.bytes, facts.source_digest);
+  std::string text =
+      fmt::format("source    {}, {} bytes, SHA-256 {}\n", source.name, source.bytes, facts.source_digest);
   if (source.cut)
-    text += fmt::format("          cut: record {} at byte {} is incomplete\n", source.cut_record, source.cut_offset);
-  text += fmt::format("tokenizer SHA-256 {}, vocabulary {}, from {}\n", facts.tokenizer_digest, facts.vocabulary,
-                      manifest.model);
+    text += fmt::format("          cut: record {} at byte {} is incomplete\n", source.cut_record,
+                        source.cut_offset);
+  text += fmt::format("tokenizer SHA-256 {}, vocabulary {}, from {}\n", facts.tokenizer_digest,
+                      facts.vocabulary, manifest.model);
   text += fmt::format("template  {}, digest {}\n", facts.template_name, facts.template_digest);
   text += fmt::format("max_len   {}\n", facts.max_len);
   for (const auto& [name, count] : facts.counts) text += fmt::format("{:<24} {}\n", name, count);
@@ -35,7 +37,8 @@ std::string first_sample_text(const TokenShards& train) {
   if (train.size() == 0) return "";
   try {
     const auto tokenizer = load_tokenizer(train.manifest().model);
-    if (tokenizer->digest() != train.facts().tokenizer_digest) return "the tokenizer has changed: no text shown\n";
+    if (tokenizer->digest() != train.facts().tokenizer_digest)
+      return "the tokenizer has changed: no text shown\n";
     return "first training sample, targets in ⟦⟧:\n" + masked_text(train.sample(0), *tokenizer) + "\n";
   } catch (const Error& error) {
     return fmt::format("no text shown: {}\n", error.what());
@@ -74,7 +77,8 @@ std::string describe_shards(const std::filesystem::path& dir) {
   const TokenShards train = TokenShards::open(dir, "train"), held_out = TokenShards::open(dir, "held_out");
   const Manifest& manifest = train.manifest();
   std::string text = fmt::format("token shards {}\ndigest    {}\n", dir.string(), train.digest());
-  text += split_text("train", manifest.splits.at("train")) + split_text("held_out", manifest.splits.at("held_out"));
+  text += split_text("train", manifest.splits.at("train")) +
+          split_text("held_out", manifest.splits.at("held_out"));
   return text + facts_text(manifest) + first_sample_text(train);
 }
 

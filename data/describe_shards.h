@@ -8,8 +8,8 @@
 
 namespace dex {
 
-// Counts and attributes, and the first training sample as masked text when the tokenizer it was made with is still where
-// it was. Verifies every shard.
+// Counts and attributes, and the first training sample as masked text when the tokenizer it was made with is
+// still where it was. Verifies every shard.
 std::string describe_shards(const std::filesystem::path& dir);
 
 // The text of a sample with its supervised spans in ⟦brackets⟧, control ids by their names.

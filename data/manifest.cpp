@@ -17,8 +17,8 @@ constexpr const char* kName = "MANIFEST.json";
 
 }  // namespace
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ShardFacts, tokenizer_digest, template_name, template_digest, source_digest,
-                                   vocabulary, max_len, counts)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ShardFacts, tokenizer_digest, template_name, template_digest,
+                                   source_digest, vocabulary, max_len, counts)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SourceNote, name, bytes, cut, cut_record, cut_offset)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ShardFile, file, sha256, bytes, samples, tokens, supervised)
 
@@ -30,7 +30,7 @@ std::string Manifest::data_digest() const {
 }
 
 void write_manifest(const fs::path& dir, const Manifest& manifest) {
-  json object = {{"format", "dex token shards"}, {"version", kVersion},       {"facts", manifest.facts},
+  json object = {{"format", "dex token shards"}, {"version", kVersion},     {"facts", manifest.facts},
                  {"source", manifest.source},    {"model", manifest.model}, {"splits", manifest.splits}};
   object["digest"] = sha256_of(object.dump());
   write_file(dir / kName, object.dump(2) + "\n");
@@ -46,7 +46,8 @@ Manifest read_manifest(const fs::path& dir) {
     const std::string seen = object.at("digest");
     object.erase("digest");
     const std::string wanted = sha256_of(object.dump());
-    require(seen == wanted, ExitCode::io, "{}: altered: its digest is {}, it says {}", path.string(), wanted, seen);
+    require(seen == wanted, ExitCode::io, "{}: altered: its digest is {}, it says {}", path.string(), wanted,
+            seen);
     require(object.at("version") == kVersion, ExitCode::io, "{}: version {}, wanted {}", path.string(),
             object.at("version").dump(), kVersion);
     return {object.at("facts"), object.at("source"), object.at("model"), object.at("splits")};

@@ -1,4 +1,5 @@
-// MANIFEST.json of a prepared data set: what it was made from, and the digest of every shard. FORMAT.md has the fields.
+// MANIFEST.json of a prepared data set: what it was made from, and the digest of every shard. FORMAT.md has
+// the fields.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -17,11 +18,11 @@ struct ShardFacts {  // stands in the manifest and, as attributes, in every shar
 };
 
 struct SourceNote {
-  std::string name;                 // file name without its directory
-  std::uint64_t bytes = 0;          // that were read and digested
-  bool cut = false;                 // the file ended before its array did:
-  std::uint64_t cut_record = 0;     // the first record that is missing or incomplete
-  std::uint64_t cut_offset = 0;     // the byte where it starts
+  std::string name;              // file name without its directory
+  std::uint64_t bytes = 0;       // that were read and digested
+  bool cut = false;              // the file ended before its array did:
+  std::uint64_t cut_record = 0;  // the first record that is missing or incomplete
+  std::uint64_t cut_offset = 0;  // the byte where it starts
 };
 
 struct ShardFile {

@@ -14,8 +14,8 @@
 #include "common/log.h"
 #include "common/progress.h"
 #include "data/conversation.h"
-#include "data/sharegpt_reader.h"
 #include "data/shard_writer.h"
+#include "data/sharegpt_reader.h"
 #include "data/worker_pool.h"
 
 namespace dex {
@@ -45,7 +45,8 @@ Outcome sample_of(const RawRecord& record, const PrepareOptions& options, const 
 // The directory under its temporary name; gone unless published.
 class Staging {
  public:
-  explicit Staging(const fs::path& out) : out_(out), path_(out.string() + ".tmp-" + std::to_string(getpid())) {
+  explicit Staging(const fs::path& out)
+      : out_(out), path_(out.string() + ".tmp-" + std::to_string(getpid())) {
     std::error_code error;
     require(!fs::exists(out) || (fs::is_directory(out) && fs::is_empty(out, error)), ExitCode::usage,
             "{}: exists and is not an empty directory", out.string());
@@ -82,7 +83,8 @@ class Collector {
   void add(Outcome outcome) {
     counts_["read"] += 1;
     for (int i = 0; i < static_cast<int>(Repair::count); ++i)
-      count(Repair(i), outcome.usable.skip == Skip::none && outcome.usable.repaired[static_cast<std::size_t>(i)]);
+      count(Repair(i),
+            outcome.usable.skip == Skip::none && outcome.usable.repaired[static_cast<std::size_t>(i)]);
     if (outcome.usable.skip == Skip::none && !seen_.insert(fingerprint(outcome.sample)).second)
       outcome.usable.skip = Skip::duplicate;
     if (outcome.usable.skip != Skip::none) return skip(outcome);
@@ -91,8 +93,8 @@ class Collector {
   }
 
   void finish(ShardFacts facts, const SourceNote& source, const std::string& model) {
-    require(counts_["kept"] > 0, ExitCode::usage, "{}: no sample is left of {} records", options_.data.string(),
-            counts_["read"]);
+    require(counts_["kept"] > 0, ExitCode::usage, "{}: no sample is left of {} records",
+            options_.data.string(), counts_["read"]);
     facts.counts = counts_;
     write_file(dir_ / "skipped.jsonl", skipped_);
     writer_.finish(facts, source, model);
@@ -106,7 +108,8 @@ class Collector {
 
   void skip(const Outcome& outcome) {
     count(outcome.usable.skip, 1);
-    const nlohmann::json line = {{"record", outcome.number}, {"id", outcome.id}, {"reason", name_of(outcome.usable.skip)}};
+    const nlohmann::json line = {
+        {"record", outcome.number}, {"id", outcome.id}, {"reason", name_of(outcome.usable.skip)}};
     skipped_ += line.dump() + "\n";
   }
 
@@ -121,7 +124,8 @@ class Collector {
   bool is_held_out(const Outcome& outcome) const {
     const std::string chat = outcome.id.empty() ? fmt::format("record {}", outcome.number)
                                                 : "id " + std::string(base_id(outcome.id));
-    const double place = static_cast<double>(std::stoull(sha256_of(chat).substr(0, 12), nullptr, 16)) * 0x1p-48;
+    const double place =
+        static_cast<double>(std::stoull(sha256_of(chat).substr(0, 12), nullptr, 16)) * 0x1p-48;
     return place < options_.held_out;
   }
 
@@ -133,7 +137,8 @@ class Collector {
   std::string skipped_;
 };
 
-void read_all(SharegptReader& reader, const PrepareOptions& options, const Render& render, Collector& collector) {
+void read_all(SharegptReader& reader, const PrepareOptions& options, const Render& render,
+              Collector& collector) {
   Progress progress("prepare", static_cast<std::int64_t>(reader.file_size()) / 1000, "kB");
   std::deque<std::future<Outcome>> pending;  // in the order of the file
   WorkerPool pool(options.threads);
@@ -145,14 +150,14 @@ void read_all(SharegptReader& reader, const PrepareOptions& options, const Rende
       auto record = next();
       if (!record) break;
       ++taken;
-      pending.push_back(pool.submit([record = std::move(*record), &options, &render] {
-        return sample_of(record, options, render);
-      }));
+      pending.push_back(pool.submit(
+          [record = std::move(*record), &options, &render] { return sample_of(record, options, render); }));
     }
     if (pending.empty()) break;
     collector.add(pending.front().get());
     pending.pop_front();
-    progress.update(static_cast<std::int64_t>(reader.offset()) / 1000, fmt::format("{} kept", collector.kept()));
+    progress.update(static_cast<std::int64_t>(reader.offset()) / 1000,
+                    fmt::format("{} kept", collector.kept()));
   }
 }
 
@@ -160,9 +165,11 @@ void judge_cut(const SharegptReader& reader, const PrepareOptions& options) {
   if (!reader.cut()) return;
   const Cut& cut = *reader.cut();
   const std::string what = fmt::format(
-      "{}: cut: the file ends at byte {} before its array does, inside or before record {} (counting from 0) at byte {}",
+      "{}: cut: the file ends at byte {} before its array does, inside or before record {} (counting from 0) "
+      "at byte {}",
       options.data.string(), cut.end, cut.record, cut.record_offset);
-  require(options.allow_truncated, ExitCode::io, "{}; --allow-truncated takes the {} whole records", what, cut.record);
+  require(options.allow_truncated, ExitCode::io, "{}; --allow-truncated takes the {} whole records", what,
+          cut.record);
   require(cut.record > 0, ExitCode::io, "{}; no whole record", what);
   spdlog::warn("{}; the {} whole records are taken", what, cut.record);
 }
@@ -172,7 +179,8 @@ void refuse_cut_file(const PrepareOptions& options) {
   if (options.allow_truncated || options.limit) return;
   std::ifstream file(options.data, std::ios::binary | std::ios::ate);
   char last = ' ';
-  for (auto at = static_cast<std::int64_t>(file.tellg()) - 1; at >= 0 && std::isspace(static_cast<unsigned char>(last)); --at)
+  for (auto at = static_cast<std::int64_t>(file.tellg()) - 1;
+       at >= 0 && std::isspace(static_cast<unsigned char>(last)); --at)
     file.seekg(at).get(last);
   if (last == ']') return;
   SharegptReader reader(options.data);
@@ -185,8 +193,8 @@ void refuse_cut_file(const PrepareOptions& options) {
 PrepareReport prepare(const PrepareOptions& options, const Renderer& renderer) {
   require(options.max_len >= 2, ExitCode::usage, "--max-len {}, wanted at least 2", options.max_len);
   require(options.threads >= 1, ExitCode::usage, "--threads {}, wanted at least 1", options.threads);
-  require(options.held_out >= 0 && options.held_out < 1, ExitCode::usage, "--held-out {}, wanted 0 <= share < 1",
-          options.held_out);
+  require(options.held_out >= 0 && options.held_out < 1, ExitCode::usage,
+          "--held-out {}, wanted 0 <= share < 1", options.held_out);
   require(!options.limit || *options.limit > 0, ExitCode::usage, "--limit 0, wanted at least 1");
   const auto begin = std::chrono::steady_clock::now();
   SharegptReader reader(options.data);
@@ -202,8 +210,13 @@ PrepareReport prepare(const PrepareOptions& options, const Renderer& renderer) {
     source.cut_record = reader.cut()->record;
     source.cut_offset = reader.cut()->record_offset;
   }
-  ShardFacts facts{renderer.tokenizer_digest, renderer.template_name, renderer.template_digest, reader.digest_so_far(),
-                   renderer.vocabulary, static_cast<std::int64_t>(options.max_len), {}};
+  ShardFacts facts{renderer.tokenizer_digest,
+                   renderer.template_name,
+                   renderer.template_digest,
+                   reader.digest_so_far(),
+                   renderer.vocabulary,
+                   static_cast<std::int64_t>(options.max_len),
+                   {}};
   collector.finish(facts, source, renderer.model);
   staging.publish();
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;

@@ -1,4 +1,5 @@
-// From a ShareGPT file to a data set of token shards, in bounded memory, on any number of threads with the same bytes.
+// From a ShareGPT file to a data set of token shards, in bounded memory, on any number of threads with the
+// same bytes.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -11,11 +12,11 @@
 namespace dex {
 
 struct PrepareOptions {
-  std::filesystem::path data, out;  // `out` must be absent or empty; it appears whole or not at all
-  std::size_t max_len = 1024;       // tokens of a sample
-  bool allow_truncated = false;     // take the whole records of a cut file
+  std::filesystem::path data, out;     // `out` must be absent or empty; it appears whole or not at all
+  std::size_t max_len = 1024;          // tokens of a sample
+  bool allow_truncated = false;        // take the whole records of a cut file
   std::optional<std::uint64_t> limit;  // look at no more records than this
-  double held_out = 0.02;           // share of chats, chosen by a hash of the id without its part number
+  double held_out = 0.02;              // share of chats, chosen by a hash of the id without its part number
   int threads = 1;
 };
 

@@ -41,17 +41,18 @@ nlohmann::json totals_of(const std::vector<ShardFile>& files) {
 
 nlohmann::json summary_of(const PrepareReport& report, const PrepareOptions& options) {
   const Manifest& manifest = report.manifest;
-  nlohmann::json summary = {{"command", "prepare"},
-                            {"out", options.out.string()},
-                            {"counts", manifest.facts.counts},
-                            {"train", totals_of(manifest.splits.at("train"))},
-                            {"held_out", totals_of(manifest.splits.at("held_out"))},
-                            {"data_digest", manifest.data_digest()},
-                            {"bytes", manifest.source.bytes},
-                            {"seconds", report.seconds},
-                            {"mb_per_second", static_cast<double>(manifest.source.bytes) / 1e6 / report.seconds},
-                            {"peak_rss_mb", peak_rss_mb()},
-                            {"truncated", nullptr}};
+  nlohmann::json summary = {
+      {"command", "prepare"},
+      {"out", options.out.string()},
+      {"counts", manifest.facts.counts},
+      {"train", totals_of(manifest.splits.at("train"))},
+      {"held_out", totals_of(manifest.splits.at("held_out"))},
+      {"data_digest", manifest.data_digest()},
+      {"bytes", manifest.source.bytes},
+      {"seconds", report.seconds},
+      {"mb_per_second", static_cast<double>(manifest.source.bytes) / 1e6 / report.seconds},
+      {"peak_rss_mb", peak_rss_mb()},
+      {"truncated", nullptr}};
   if (manifest.source.cut)
     summary["truncated"] = {{"record", manifest.source.cut_record}, {"offset", manifest.source.cut_offset}};
   return summary;
@@ -71,9 +72,13 @@ int run(const Flags& flags) {
                                                 : ChatTemplate::named(flags.template_name);
   const Renderer renderer{
       [&](std::span<const Message> messages) { return chat.render(messages, *tokenizer, false); },
-      std::filesystem::absolute(flags.model).lexically_normal().string(), tokenizer->digest(), chat.name(), chat.digest(),
+      std::filesystem::absolute(flags.model).lexically_normal().string(),
+      tokenizer->digest(),
+      chat.name(),
+      chat.digest(),
       tokenizer->size()};
-  spdlog::info("prepare: template {}, vocabulary {}, {} threads", chat.name(), renderer.vocabulary, options.threads);
+  spdlog::info("prepare: template {}, vocabulary {}, {} threads", chat.name(), renderer.vocabulary,
+               options.threads);
   const PrepareReport report = prepare(options, renderer);
   const auto& counts = report.manifest.facts.counts;
   spdlog::info("{} records read = {} kept{}", counts.at("read"), counts.at("kept"), skipped_text(counts));
@@ -87,7 +92,8 @@ void add_prepare_command(CLI::App& program, std::function<int()>& chosen) {
   auto flags = std::make_shared<Flags>();
   PrepareOptions& options = flags->options;
   options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  CLI::App* command = program.add_subcommand("prepare", "Turn a ShareGPT file into token shards for training");
+  CLI::App* command =
+      program.add_subcommand("prepare", "Turn a ShareGPT file into token shards for training");
   command->add_option("--model", flags->model, "Model directory; its tokenizer is used")->required();
   command->add_option("--data", options.data, "ShareGPT file: a JSON array of conversations")->required();
   command->add_option("--out", options.out, "Directory to make; absent or empty before")->required();
@@ -95,7 +101,8 @@ void add_prepare_command(CLI::App& program, std::function<int()>& chosen) {
   command->add_option("--max-len", options.max_len, "Tokens a sample is cut to")->capture_default_str();
   command->add_flag("--allow-truncated", options.allow_truncated, "Take the whole records of a cut file");
   CLI::Option* limit = command->add_option("--limit", flags->limit, "Look at the first N records only");
-  command->add_option("--held-out", options.held_out, "Share of chats kept for evaluation")->capture_default_str();
+  command->add_option("--held-out", options.held_out, "Share of chats kept for evaluation")
+      ->capture_default_str();
   command->add_option("--threads", options.threads, "Tokenising threads; any number gives the same bytes")
       ->capture_default_str();
   command->callback([flags, limit, command, &chosen] {

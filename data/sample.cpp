@@ -11,16 +11,17 @@ constexpr std::size_t kFirstBytesPerToken = 6;  // most texts fit at the first t
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-// The first place at or after `from` between a letter and a space: byte-level BPE splits there before it merges, no
-// SentencePiece piece of a word model crosses it, normalisation changes nothing there. The text's size if there is none.
+// The first place at or after `from` between a letter and a space: byte-level BPE splits there before it
+// merges, no SentencePiece piece of a word model crosses it, normalisation changes nothing there. The text's
+// size if there is none.
 std::size_t safe_cut(const std::string& text, std::size_t from) {
   for (std::size_t i = std::max<std::size_t>(from, 1); i < text.size(); ++i)
     if (is_letter(text[i - 1]) && (text[i] == ' ' || text[i] == '\n')) return i;
   return text.size();
 }
 
-// Messages up to about `bytes` of text. Two more follow a cut one, emptied: templates treat the last turn and the one
-// after a system message differently from others.
+// Messages up to about `bytes` of text. Two more follow a cut one, emptied: templates treat the last turn and
+// the one after a system message differently from others.
 std::vector<Message> capped(std::span<const Message> messages, std::size_t bytes, bool& cut) {
   std::vector<Message> kept;
   std::size_t left = messages.size();
@@ -31,7 +32,8 @@ std::vector<Message> capped(std::span<const Message> messages, std::size_t bytes
       kept.push_back({message.role, ""});
       continue;
     }
-    const std::size_t end = message.content.size() > bytes ? safe_cut(message.content, bytes) : message.content.size();
+    const std::size_t end =
+        message.content.size() > bytes ? safe_cut(message.content, bytes) : message.content.size();
     cut = end < message.content.size();
     if (cut) left = std::min<std::size_t>(left, 2);
     kept.push_back({message.role, message.content.substr(0, end)});

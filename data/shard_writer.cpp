@@ -20,7 +20,8 @@ struct ShardWriter::Shard {
     const std::vector<std::uint32_t> ids(sample.tokens.begin(), sample.tokens.end());
     facts.samples += 1;
     facts.tokens += ids.size();
-    facts.supervised += static_cast<std::uint64_t>(std::count(sample.supervised.begin(), sample.supervised.end(), 1));
+    facts.supervised +=
+        static_cast<std::uint64_t>(std::count(sample.supervised.begin(), sample.supervised.end(), 1));
     writer.append("tokens", std::span<const std::uint32_t>(ids));
     writer.append("supervised", std::span<const std::uint8_t>(sample.supervised));
     writer.append("offsets", std::span<const std::uint64_t>(&facts.tokens, 1));
@@ -42,10 +43,11 @@ ShardWriter::Shard& ShardWriter::shard_for(const std::string& split) {
 }
 
 void ShardWriter::add(const std::string& split, const Sample& sample) {
-  require(sample.tokens.size() == sample.supervised.size(), ExitCode::bug, "a sample has {} tokens and {} marks",
-          sample.tokens.size(), sample.supervised.size());
+  require(sample.tokens.size() == sample.supervised.size(), ExitCode::bug,
+          "a sample has {} tokens and {} marks", sample.tokens.size(), sample.supervised.size());
   for (Token id : sample.tokens)
-    require(id >= 0 && id < vocabulary_, ExitCode::bug, "token id {} outside the vocabulary of {}", id, vocabulary_);
+    require(id >= 0 && id < vocabulary_, ExitCode::bug, "token id {} outside the vocabulary of {}", id,
+            vocabulary_);
   shard_for(split).add(sample);
 }
 

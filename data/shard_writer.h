@@ -15,7 +15,8 @@ namespace dex {
 class ShardWriter {
  public:
   // Into an existing directory; a new shard is begun when one has `tokens_per_shard`.
-  ShardWriter(std::filesystem::path dir, std::int64_t vocabulary, std::uint64_t tokens_per_shard = std::uint64_t{1} << 24);
+  ShardWriter(std::filesystem::path dir, std::int64_t vocabulary,
+              std::uint64_t tokens_per_shard = std::uint64_t{1} << 24);
   ~ShardWriter();
 
   void add(const std::string& split, const Sample& sample);  // an id outside the vocabulary is Error(bug)

@@ -17,13 +17,16 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// Far above any conversation. A lost bracket must not pull the rest of the file into memory, nor deep nesting its tree.
+// Far above any conversation. A lost bracket must not pull the rest of the file into memory, nor deep nesting
+// its tree.
 constexpr std::size_t kMaxRecordBytes = std::size_t{64} << 20;
 constexpr int kMaxDepth = 64;
 
 bool is_space(int c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 
-std::string quoted(int c) { return c >= 0x20 && c < 0x7f ? fmt::format("'{}'", char(c)) : fmt::format("byte {:#04x}", c); }
+std::string quoted(int c) {
+  return c >= 0x20 && c < 0x7f ? fmt::format("'{}'", char(c)) : fmt::format("byte {:#04x}", c);
+}
 
 // How deep in brackets a text stands, those inside strings left out.
 class Nesting {
@@ -60,7 +63,8 @@ class Nesting {
 // The file's bytes one by one, counted and digested as they are used.
 class SharegptReader::Source {
  public:
-  explicit Source(const fs::path& path) : path_(path), file_(open(path.c_str(), O_RDONLY | O_CLOEXEC)), buffer_(1 << 20) {
+  explicit Source(const fs::path& path)
+      : path_(path), file_(open(path.c_str(), O_RDONLY | O_CLOEXEC)), buffer_(1 << 20) {
     require(file_ >= 0, ExitCode::io, "{}: cannot be opened: {}", path.string(), std::strerror(errno));
   }
   ~Source() { close(file_); }
@@ -87,8 +91,10 @@ class SharegptReader::Source {
     before_ += size_;
     at_ = size_ = 0;
     ssize_t got;
-    do got = read(file_, buffer_.data(), buffer_.size()); while (got < 0 && errno == EINTR);
-    require(got >= 0, ExitCode::io, "{}: cannot be read at byte {}: {}", path_.string(), before_, std::strerror(errno));
+    do got = read(file_, buffer_.data(), buffer_.size());
+    while (got < 0 && errno == EINTR);
+    require(got >= 0, ExitCode::io, "{}: cannot be read at byte {}: {}", path_.string(), before_,
+            std::strerror(errno));
     size_ = static_cast<std::size_t>(got);
   }
 
@@ -122,9 +128,10 @@ void SharegptReader::open_array() {
   for (int byte : {0xef, 0xbb, 0xbf})  // a byte order mark
     if (source_->peek() == byte) source_->take();
   const int c = skip_space();
-  require(c != -1, ExitCode::io, "{}: empty: {} bytes, wanted a JSON array of conversations", path_.string(), file_size_);
-  require(c == '[', ExitCode::io, "{}: starts with {} at byte {}, wanted a JSON array of conversations", path_.string(),
-          quoted(c), offset());
+  require(c != -1, ExitCode::io, "{}: empty: {} bytes, wanted a JSON array of conversations", path_.string(),
+          file_size_);
+  require(c == '[', ExitCode::io, "{}: starts with {} at byte {}, wanted a JSON array of conversations",
+          path_.string(), quoted(c), offset());
   source_->take();
 }
 
@@ -143,13 +150,13 @@ std::optional<RawRecord> SharegptReader::next() {
     source_->take();
     ended_ = true;
     c = skip_space();
-    require(c == -1, ExitCode::io, "{}: {} at byte {}, after the end of the array of {} records", path_.string(),
-            quoted(c), offset(), records_);
+    require(c == -1, ExitCode::io, "{}: {} at byte {}, after the end of the array of {} records",
+            path_.string(), quoted(c), offset(), records_);
     return std::nullopt;
   }
   if (records_ > 0) {
-    require(c == ',', ExitCode::io, "{}: {} at byte {}, wanted ',' or ']' after record {}", path_.string(), quoted(c),
-            offset(), records_ - 1);
+    require(c == ',', ExitCode::io, "{}: {} at byte {}, wanted ',' or ']' after record {}", path_.string(),
+            quoted(c), offset(), records_ - 1);
     source_->take();
     c = skip_space();
     if (c == -1) return stop_at_cut(offset());
@@ -174,13 +181,15 @@ std::string SharegptReader::balanced_text() {
     text += bytes.substr(0, used);
     source_->take(used);
     if (nesting.closed()) return text;
-    require(text.size() <= kMaxRecordBytes, ExitCode::io, "{}: record {} before byte {} is longer than {} bytes",
-            path_.string(), records_, offset(), kMaxRecordBytes);
+    require(text.size() <= kMaxRecordBytes, ExitCode::io,
+            "{}: record {} before byte {} is longer than {} bytes", path_.string(), records_, offset(),
+            kMaxRecordBytes);
   }
   return "";
 }
 
-// A record that is no object: a string, or what stands before the next separator. "" when the file ends first.
+// A record that is no object: a string, or what stands before the next separator. "" when the file ends
+// first.
 std::string SharegptReader::scalar_text() {
   std::string text;
   bool in_string = false, escaped = false;
@@ -190,8 +199,8 @@ std::string SharegptReader::scalar_text() {
     text.push_back(static_cast<char>(c));
     if (c == '"' && !escaped) in_string = !in_string;
     escaped = in_string && c == '\\' && !escaped;
-    require(text.size() <= kMaxRecordBytes, ExitCode::io, "{}: record {} is longer than {} bytes", path_.string(),
-            records_, kMaxRecordBytes);
+    require(text.size() <= kMaxRecordBytes, ExitCode::io, "{}: record {} is longer than {} bytes",
+            path_.string(), records_, kMaxRecordBytes);
   }
   return "";
 }
@@ -229,7 +238,8 @@ Conversation parse_record(const RawRecord& record, const fs::path& path) {
   try {
     value = json::parse(record.text);
   } catch (const json::parse_error& error) {
-    // Half a surrogate pair is what cutting a text between UTF-16 units leaves: one bad text, not a damaged file.
+    // Half a surrogate pair is what cutting a text between UTF-16 units leaves: one bad text, not a damaged
+    // file.
     if (std::strstr(error.what(), "surrogate")) return conversation;
     fail(ExitCode::io, "{}: record {} at byte {} is not JSON: {}", path.string(), record.number,
          record.offset + (error.byte ? error.byte - 1 : 0), error.what());

@@ -16,10 +16,10 @@ struct RawRecord {
   std::string text;          // its bytes: brackets are balanced, nothing else is checked yet
 };
 
-struct Cut {                       // where a file ends before its array does
-  std::uint64_t record = 0;        // the record that is missing or incomplete
-  std::uint64_t record_offset = 0; // where it starts, or would
-  std::uint64_t end = 0;           // bytes in the file
+struct Cut {                        // where a file ends before its array does
+  std::uint64_t record = 0;         // the record that is missing or incomplete
+  std::uint64_t record_offset = 0;  // where it starts, or would
+  std::uint64_t end = 0;            // bytes in the file
 };
 
 class SharegptReader {
@@ -28,14 +28,15 @@ class SharegptReader {
   explicit SharegptReader(const std::filesystem::path& path);
   ~SharegptReader();
 
-  // The next whole record; nothing after the last one, or where the file is cut. Bytes that no cut explains (after the
-  // array, or in place of a comma) are Error(io) with their offset. Reads no further than the record it returns.
+  // The next whole record; nothing after the last one, or where the file is cut. Bytes that no cut explains
+  // (after the array, or in place of a comma) are Error(io) with their offset. Reads no further than the
+  // record it returns.
   std::optional<RawRecord> next();
 
   const std::optional<Cut>& cut() const { return cut_; }
-  std::uint64_t offset() const;      // bytes used so far
+  std::uint64_t offset() const;  // bytes used so far
   std::uint64_t file_size() const { return file_size_; }
-  std::string digest_so_far();       // SHA-256 of those bytes; the last call to make
+  std::string digest_so_far();  // SHA-256 of those bytes; the last call to make
 
  private:
   class Source;
@@ -52,8 +53,8 @@ class SharegptReader {
   bool opened_ = false, ended_ = false;
 };
 
-// Error(io) naming path, record and byte when the text is not JSON. JSON of another form than a conversation, or with
-// half a surrogate pair in a text, comes back marked malformed.
+// Error(io) naming path, record and byte when the text is not JSON. JSON of another form than a conversation,
+// or with half a surrogate pair in a text, comes back marked malformed.
 Conversation parse_record(const RawRecord& record, const std::filesystem::path& path);
 
 }  // namespace dex

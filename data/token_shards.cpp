@@ -13,15 +13,17 @@ namespace fs = std::filesystem;
 void verify_bytes(const fs::path& path, const ShardFile& expected) {
   require(fs::exists(path), ExitCode::io, "{}: missing, though the manifest lists it", path.string());
   const auto bytes = fs::file_size(path);
-  require(bytes == expected.bytes, ExitCode::io, "{}: {} bytes, wanted {}", path.string(), bytes, expected.bytes);
+  require(bytes == expected.bytes, ExitCode::io, "{}: {} bytes, wanted {}", path.string(), bytes,
+          expected.bytes);
   const std::string digest = sha256_of_file(path);
-  require(digest == expected.sha256, ExitCode::io, "{}: altered: SHA-256 {}, wanted {}", path.string(), digest,
-          expected.sha256);
+  require(digest == expected.sha256, ExitCode::io, "{}: altered: SHA-256 {}, wanted {}", path.string(),
+          digest, expected.sha256);
 }
 
 void verify_facts(const H5Reader& file, const ShardFacts& facts, const fs::path& path) {
   const auto check = [&](const char* name, const auto& seen, const auto& wanted) {
-    require(seen == wanted, ExitCode::io, "{}: {} is {}, the manifest says {}", path.string(), name, seen, wanted);
+    require(seen == wanted, ExitCode::io, "{}: {} is {}, the manifest says {}", path.string(), name, seen,
+            wanted);
   };
   check("format", file.text_attribute("format"), std::string("dex token shard 1"));
   check("tokenizer_digest", file.text_attribute("tokenizer_digest"), facts.tokenizer_digest);
@@ -39,8 +41,8 @@ TokenShards TokenShards::open(const fs::path& dir, const std::string& split) {
   shards.dir_ = dir;
   shards.manifest_ = read_manifest(dir);
   const auto files = shards.manifest_.splits.find(split);
-  require(files != shards.manifest_.splits.end(), ExitCode::usage, "{}: no split '{}', wanted train or held_out",
-          dir.string(), split);
+  require(files != shards.manifest_.splits.end(), ExitCode::usage,
+          "{}: no split '{}', wanted train or held_out", dir.string(), split);
   for (const ShardFile& file : files->second) {
     shards.shards_.push_back(shards.open_shard(file));
     shards.begins_.push_back(shards.begins_.back() + file.samples);
@@ -56,8 +58,8 @@ TokenShards::Shard TokenShards::open_shard(const ShardFile& expected) const {
   const std::vector<std::uint64_t> tokens = {expected.tokens}, offsets = {expected.samples + 1};
   require(shard.file->shape("tokens") == tokens && shard.file->shape("supervised") == tokens &&
               shard.file->shape("offsets") == offsets,
-          ExitCode::io, "{}: its data sets do not hold {} samples of {} tokens", path.string(), expected.samples,
-          expected.tokens);
+          ExitCode::io, "{}: its data sets do not hold {} samples of {} tokens", path.string(),
+          expected.samples, expected.tokens);
   shard.offsets = shard.file->read_u64("offsets", 0, expected.samples + 1);
   require(shard.offsets.front() == 0 && shard.offsets.back() == expected.tokens &&
               std::is_sorted(shard.offsets.begin(), shard.offsets.end()),
@@ -75,7 +77,8 @@ Sample TokenShards::sample(std::size_t index) const {
   const auto ids = shard.file->read_u32("tokens", first, count);
   for (std::uint32_t id : ids)
     require(id < static_cast<std::uint64_t>(facts().vocabulary), ExitCode::io,
-            "{}: sample {} has token id {}, its vocabulary ends before {}", dir_.string(), index, id, facts().vocabulary);
+            "{}: sample {} has token id {}, its vocabulary ends before {}", dir_.string(), index, id,
+            facts().vocabulary);
   return {std::vector<Token>(ids.begin(), ids.end()), shard.file->read_u8("supervised", first, count)};
 }
 
@@ -83,14 +86,14 @@ void TokenShards::require_made_for(const std::string& tokenizer_digest, std::int
                                    const std::string& template_digest) const {
   const auto check = [&](const char* what, const std::string& seen, const std::string& wanted) {
     require(wanted.empty() || seen == wanted, ExitCode::usage,
-            "{}: made with another {} (digest {}, this model's is {}); run dex prepare with this model", dir_.string(),
-            what, seen, wanted);
+            "{}: made with another {} (digest {}, this model's is {}); run dex prepare with this model",
+            dir_.string(), what, seen, wanted);
   };
   check("tokenizer", facts().tokenizer_digest, tokenizer_digest);
   check("chat template", facts().template_digest, template_digest);
   require(facts().vocabulary <= embedding_rows, ExitCode::usage,
-          "{}: made for a vocabulary of {}, the model's embedding has {} rows", dir_.string(), facts().vocabulary,
-          embedding_rows);
+          "{}: made for a vocabulary of {}, the model's embedding has {} rows", dir_.string(),
+          facts().vocabulary, embedding_rows);
 }
 
 }  // namespace dex

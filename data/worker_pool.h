@@ -1,4 +1,5 @@
-// Threads that run tasks. Results come as futures, so whoever keeps these in order keeps the results in order.
+// Threads that run tasks. Results come as futures, so whoever keeps these in order keeps the results in
+// order.
 #pragma once
 #include <condition_variable>
 #include <deque>

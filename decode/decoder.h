@@ -2,10 +2,12 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "common/adapter.h"
 #include "common/lattice.h"
 #include "common/model.h"
 #include "common/token.h"

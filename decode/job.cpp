@@ -46,14 +46,12 @@ void check_unsupported(const Json& body) {
     require(t->get<double>() >= 0, ExitCode::usage, "\"temperature\" is {}, wanted 0 or more", t->dump());
     require(t->get<double>() <= 1e-3, ExitCode::usage, "\"temperature\" is {}; only greedy decoding (0) is supported", t->dump());
   }
+  const auto given = [&](const char* name) { return body.contains(name) && !body.at(name).is_null(); };
   for (const char* name : {"stop", "logit_bias", "tools", "response_format"})
-    require(!body.contains(name) || body.at(name).is_null(), ExitCode::usage, "\"{}\" is not supported", name);
-  for (const char* name : {"frequency_penalty", "presence_penalty"})
-    require(!body.contains(name) || body.at(name).is_null() || body.at(name) == 0, ExitCode::usage, "\"{}\" is {}; only 0 is supported",
-            name, body.at(name).dump());
-  require(!body.value("stream", Json(false)).is_boolean() || !body.value("stream", Json(false)).get<bool>(), ExitCode::usage,
-          "\"stream\" is true; a job's answers come whole");
-  if (body.contains("n")) require(body.at("n") == 1, ExitCode::usage, "\"n\" is {}; only 1 is supported", body.at("n").dump());
+    if (given(name)) fail(ExitCode::usage, "\"{}\" is not supported", name);
+  for (const auto& [name, only] : {std::pair{"frequency_penalty", "0"}, {"presence_penalty", "0"}, {"n", "1"}, {"stream", "false"}})
+    if (given(name) && body.at(name).dump() != only)
+      fail(ExitCode::usage, "\"{}\" is {}; only {} is supported", name, body.at(name).dump(), only);
 }
 
 Job parse_body(const Json& body) {

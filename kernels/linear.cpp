@@ -1,6 +1,7 @@
 #include "kernels/linear.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <vector>
 
 #include "kernels/linear_tiles.h"
@@ -8,16 +9,35 @@
 namespace dex::cpu {
 namespace {
 
-constexpr int kRowTile = 128;  // rows of x kept in the second cache while a part's weights pass
+constexpr int kRowTile = 128;                     // rows of x that pass while a part's weights are near
+constexpr std::ptrdiff_t kNear = 512 << 10;       // packed x up to this size stays in the second cache as it is
+constexpr std::ptrdiff_t kAhead = 32 << 10;       // how far before their use weights are fetched into the second cache
 
+// Packed x: chunk after chunk, in each the rows one after the other. (Rows a power of two apart would fall into the same few
+// sets of the cache.)
 struct Job {
   const Linear& p;
   const LinearTiles& tiles;
-  const char* x;  // packed rows
-  std::ptrdiff_t x_stride;
+  char* x;
+
+  int count(int k) const { return std::min(kChunk, p.in - k); }
+  std::ptrdiff_t stride(int k) const { return (count(k) + kPad - 1) / kPad * kPad; }
+  char* at(int row, int k) const {
+    return x + (static_cast<std::ptrdiff_t>(k) * p.rows + row * stride(k)) * tiles.packed_size;
+  }
 };
 
-const void* weight_at(const Linear& p, int out, int k) {
+std::ptrdiff_t packed_bytes(const Linear& p, const LinearTiles& tiles, int rows) {
+  return static_cast<std::ptrdiff_t>(p.in + kPad - 1) / kPad * kPad * rows * tiles.packed_size;
+}
+
+void pack(const Job& job) {
+  for (int k = 0; k < job.p.in; k += kChunk)
+    for (int row = 0; row < job.p.rows; ++row)
+      job.tiles.pack(job.p.x + static_cast<std::ptrdiff_t>(row) * job.p.in + k, job.at(row, k), job.count(k));
+}
+
+const char* weight_at(const Linear& p, int out, int k) {
   return static_cast<const char*>(p.weight) + (static_cast<std::ptrdiff_t>(out) * p.in + k) * size_of(p.dtype);
 }
 
@@ -27,58 +47,62 @@ int block_rows(int rows, int max_rows) {
   return (rows + blocks - 1) / blocks;
 }
 
-// Rows [row, row_end) x outputs [out, out + outs) x chunk k; the weights stay in the first cache between row blocks.
-void rows_of_tile(const Job& job, LinearTile tile, int row, int row_end, int out, int k) {
+// Rows [row, row_end) x outputs from `out` on x the chunk at k; the weights stay in the first cache between row blocks.
+void tile(const Job& job, int row, int row_end, int out, int out_end, int k, const char* ahead) {
   const Linear& p = job.p;
+  LinearTile t;
+  t.x_stride = job.stride(k);
+  t.weight = weight_at(p, out, k);
+  t.weight_stride = p.in;
+  t.ahead = ahead;
+  const int blocks = (row_end - row + job.tiles.max_rows - 1) / job.tiles.max_rows;
+  t.ahead_lines = ahead ? (kOuts + blocks - 1) / blocks : 0;
+  t.count = job.count(k);
+  t.outs = std::min(kOuts, out_end - out);
+  t.y_stride = p.out;
+  t.bias = p.bias && k + kChunk >= p.in ? p.bias + out : nullptr;
+  t.first = k == 0;
   while (row < row_end) {
     const int rows = block_rows(row_end - row, job.tiles.max_rows);
-    tile.x = job.x + (row * job.x_stride + k) * job.tiles.packed_size;
-    tile.y = p.y + static_cast<std::ptrdiff_t>(row) * p.out + out;
-    job.tiles.tile[rows](tile);
+    t.x = job.at(row, k);
+    t.y = p.y + static_cast<std::ptrdiff_t>(row) * p.out + out;
+    job.tiles.tile[rows](t);
     row += rows;
-    tile.ahead = 0;
+    t.ahead += static_cast<std::ptrdiff_t>(t.ahead_lines) * t.count * size_of(p.dtype);
   }
 }
 
+// Few rows: weights in the order they lie in memory, fetched ahead. Many: chunk by chunk, so that x stays near.
 void outputs(const Job& job, int out, int out_end, int row, int row_end) {
   const Linear& p = job.p;
-  const int step = job.tiles.outs[block_rows(row_end - row, job.tiles.max_rows)];
-  LinearTile tile;
-  tile.x_stride = job.x_stride;
-  tile.weight_stride = p.in;
-  tile.y_stride = p.out;
-  for (int k = 0; k < p.in; k += kChunk) {
-    tile.count = std::min(kChunk, p.in - k);
-    tile.first = k == 0;
-    for (int o = out; o < out_end; o += step) {
-      tile.weight = weight_at(p, o, k);
-      tile.outs = std::min(step, out_end - o);
-      tile.ahead = o + 2 * step <= p.out ? static_cast<std::ptrdiff_t>(step) * p.in : 0;
-      tile.bias = p.bias && k + kChunk >= p.in ? p.bias + o : nullptr;
-      rows_of_tile(job, tile, row, row_end, o, k);
-    }
+  if (packed_bytes(p, job.tiles, row_end - row) <= kNear) {
+    for (int o = out; o < out_end; o += kOuts)
+      for (int k = 0; k < p.in; k += kChunk)
+        tile(job, row, row_end, o, out_end, k, weight_at(p, o, kOuts * k) + kAhead);
+  } else {
+    for (int k = 0; k < p.in; k += kChunk)
+      for (int o = out; o < out_end; o += kOuts) tile(job, row, row_end, o, out_end, k, nullptr);
   }
 }
 
 }  // namespace
 
-void linear(const Linear& p, Workers& workers) {
+void linear(const Linear& p, Workers& workers, const LinearTiles& tiles) {
   if (p.rows <= 0 || p.out <= 0) return;
-  const LinearTiles& tiles = linear_tiles(p.dtype);
-  const std::ptrdiff_t stride = (p.in + kPad - 1) / kPad * kPad;
   thread_local std::vector<char> scratch;
-  scratch.resize(static_cast<std::size_t>(stride) * p.rows * tiles.packed_size + 64);
-  char* packed = scratch.data() + (64 - reinterpret_cast<std::uintptr_t>(scratch.data()) % 64);
-  for (int r = 0; r < p.rows; ++r)
-    tiles.pack(p.x + static_cast<std::ptrdiff_t>(r) * p.in, packed + r * stride * tiles.packed_size, p.in);
-
-  const Job job{p, tiles, packed, stride};
-  const int wanted = p.out / (4 * workers.threads());
-  const int part = std::clamp(wanted / 8 * 8, 8, 64);
+  scratch.resize(packed_bytes(p, tiles, p.rows) + 64);
+  const Job job{p, tiles, scratch.data() + (64 - reinterpret_cast<std::uintptr_t>(scratch.data()) % 64)};
+  pack(job);
+  const int part = std::clamp(p.out / (4 * workers.threads()) / kOuts * kOuts, 2 * kOuts, 64);
   workers.run((p.out + part - 1) / part, [&](int i) {
     for (int row = 0; row < p.rows; row += kRowTile)
       outputs(job, i * part, std::min(p.out, (i + 1) * part), row, std::min(p.rows, row + kRowTile));
   });
+}
+
+void linear(const Linear& p, Workers& workers) {
+  const LinearTiles* dot = p.dtype == Dtype::bf16 ? bf16_dot_tiles() : nullptr;
+  linear(p, workers, dot ? *dot : vector_tiles(p.dtype));
 }
 
 }  // namespace dex::cpu

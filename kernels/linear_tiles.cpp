@@ -45,7 +45,7 @@ struct Bf16 {
   }
 };
 
-template <class Kind, int kRows, int kOuts>
+template <class Kind, int kRows>
 struct Sums {
   Vec sum[kRows][kOuts];
 
@@ -62,16 +62,14 @@ struct Sums {
   }
 };
 
-HWY_INLINE void finish(const LinearTile& t, float* y, int o, hn::Vec<Four> sums) {
+HWY_INLINE void finish(const LinearTile& t, float* y, hn::Vec<Four> sums) {
   const Four four;
-  const int outs = std::min(4, t.outs - o);
-  if (outs <= 0) return;
-  if (!t.first) sums = hn::Add(load_some(four, y + o, outs), sums);
-  if (t.bias) sums = hn::Add(sums, load_some(four, t.bias + o, outs));
-  store_some(four, sums, y + o, outs);
+  if (!t.first) sums = hn::Add(load_some(four, y, t.outs), sums);
+  if (t.bias) sums = hn::Add(sums, load_some(four, t.bias, t.outs));
+  store_some(four, sums, y, t.outs);
 }
 
-template <class Kind, int kRows, int kOuts>
+template <class Kind, int kRows>
 void tile(const LinearTile& t) {
   using Weight = typename Kind::Weight;
   const float* x[kRows];
@@ -80,13 +78,12 @@ void tile(const LinearTile& t) {
   for (int o = 0; o < kOuts; ++o)
     w[o] = static_cast<const Weight*>(t.weight) + std::min(o, t.outs - 1) * t.weight_stride;
 
-  Sums<Kind, kRows, kOuts> sums;
+  Sums<Kind, kRows> sums;
   for (auto& row : sums.sum)
     for (auto& sum : row) sum = hn::Zero(Floats());
   int k = 0;
-  for (; k + Kind::kStep <= t.count; k += Kind::kStep) {
-#pragma GCC unroll 8
-    for (int o = 0; o < kOuts; ++o) hwy::Prefetch(w[o] + k + t.ahead);
+  for (const char* ahead = t.ahead; k + Kind::kStep <= t.count; k += Kind::kStep) {
+    ahead = fetch_ahead(ahead, t.ahead_lines);
     sums.step(x, w, k);
   }
   if (k < t.count) {
@@ -99,11 +96,10 @@ void tile(const LinearTile& t) {
     sums.step(x, w, 0);
   }
 #pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 8
-    for (int o = 0; o < kOuts; o += 4)
-      finish(t, t.y + r * t.y_stride, o,
-             sums_of_four(Floats(), sums.sum[r][o], sums.sum[r][o + 1], sums.sum[r][o + 2], sums.sum[r][o + 3]));
+  for (int r = 0; r < kRows; ++r) {
+    const auto& s = sums.sum[r];
+    finish(t, t.y + r * t.y_stride, sums_of_four(Floats(), s[0], s[1], s[2], s[3]));
+  }
 }
 
 void pack_f32(const float* x, void* to, int in) {
@@ -128,27 +124,15 @@ void pack_bf16(const float* x, void* to, int in) {
   }
 }
 
-template <class Kind, int kRows, int kOuts>
-void add(LinearTiles& tiles) {
-  tiles.tile[kRows] = tile<Kind, kRows, kOuts>;
-  tiles.outs[kRows] = kOuts;
-  tiles.max_rows = kRows;
-}
-
-// Accumulators, a row block and one weight must fit the registers: 32 of them with AVX-512, else 16.
+// Accumulators, a row block and one weight must fit the registers: 32 of them with AVX-512 and NEON, else 16.
 template <class Kind>
 LinearTiles tiles_of(void (*pack)(const float*, void*, int)) {
-  LinearTiles tiles{.pack = pack};
-  add<Kind, 1, 8>(tiles);
-#if HWY_TARGET <= HWY_AVX3
-  add<Kind, 2, 8>(tiles);
-  add<Kind, 3, 4>(tiles);
-  add<Kind, 4, 4>(tiles);
-  add<Kind, 5, 4>(tiles);
-  add<Kind, 6, 4>(tiles);
-#else
-  add<Kind, 2, 4>(tiles);
-  add<Kind, 3, 4>(tiles);
+  LinearTiles tiles{.pack = pack, .max_rows = 3, .tile = {nullptr, tile<Kind, 1>, tile<Kind, 2>, tile<Kind, 3>}};
+#if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64
+  tiles.max_rows = 6;
+  tiles.tile[4] = tile<Kind, 4>;
+  tiles.tile[5] = tile<Kind, 5>;
+  tiles.tile[6] = tile<Kind, 6>;
 #endif
   return tiles;
 }
@@ -166,7 +150,7 @@ HWY_AFTER_NAMESPACE();
 namespace dex {
 HWY_EXPORT(best_tiles);
 
-const LinearTiles& linear_tiles(Dtype dtype) { return HWY_DYNAMIC_DISPATCH(best_tiles)(dtype); }
+const LinearTiles& vector_tiles(Dtype dtype) { return HWY_DYNAMIC_DISPATCH(best_tiles)(dtype); }
 
 }  // namespace dex
 #endif

@@ -1,26 +1,29 @@
-// The inner tiles of linear(): what differs by instruction set. Private to linear.cpp and the files that provide tiles.
+// The inner tiles of linear(): what differs by instruction set. Private to kernels/linear*.cpp and their test.
 #pragma once
 #include <cstddef>
 
-#include "kernels/types.h"
+#include "kernels/linear.h"
 
 namespace dex {
 
-// `in` is summed in chunks that end at multiples of this, each reduced to a float and added to y in turn: x and weights of
-// a tile stay in the first cache, and the order is the same in every tiling.
-constexpr int kChunk = 1024;
-// Packed x rows are padded with zeros to a multiple of this many elements.
+// `in` is summed in chunks that end at multiples of this, each reduced to a float and added to y in turn: x and the weights
+// of a tile stay in the near caches, and the order is the same in every tiling.
+constexpr int kChunk = 1536;
+// Packed rows of x are padded with zeros to a multiple of this many elements.
 constexpr int kPad = 64;
+// Outputs of a tile: their sums are reduced together.
+constexpr int kOuts = 4;
 
-// One chunk of a few rows times a few outputs.
+// One chunk of a few rows times up to kOuts outputs.
 struct LinearTile {
   const void* x = nullptr;       // packed, at the chunk
   std::ptrdiff_t x_stride = 0;   // elements of packed x between rows
   const void* weight = nullptr;  // at the chunk
   std::ptrdiff_t weight_stride = 0;  // elements between outputs
-  std::ptrdiff_t ahead = 0;      // elements from this weight to the one wanted next, fetched meanwhile
+  const char* ahead = nullptr;   // fetched meanwhile, ahead_lines cache lines a step: the weights wanted soon
+  int ahead_lines = 0;           // 0 .. kOuts
   int count = 0;                 // elements of `in`, 1 .. kChunk
-  int outs = 0;                  // valid outputs, 1 .. those of the tile
+  int outs = 0;                  // 1 .. kOuts
   float* y = nullptr;
   std::ptrdiff_t y_stride = 0;
   const float* bias = nullptr;   // added last: set with the last chunk only
@@ -28,18 +31,28 @@ struct LinearTile {
 };
 
 struct LinearTiles {
-  static constexpr int kMaxRows = 6;
-  using Tile = void (*)(const LinearTile&);
-
-  // Packs one row of x in the order the tiles read it; `to` holds the padded row.
-  void (*pack)(const float* x, void* to, int in) = nullptr;
-  int packed_size = 4;                // bytes per packed element
-  int max_rows = 0;                   // tiles exist for 1 .. max_rows
-  Tile tile[kMaxRows + 1] = {};       // by rows
-  int outs[kMaxRows + 1] = {};        // outputs of a tile, by rows
+  // Packs a row's chunk of x in the order the tiles read it, padding included.
+  void (*pack)(const float* x, void* to, int count) = nullptr;
+  int packed_size = 4;  // bytes per packed element
+  int max_rows = 0;
+  void (*tile[7])(const LinearTile&) = {};  // by rows, 1 .. max_rows
 };
 
-// The tiles of the best instruction set this CPU has.
-const LinearTiles& linear_tiles(Dtype dtype);
+// Tiles of the best vector instructions this CPU has.
+const LinearTiles& vector_tiles(Dtype dtype);
+// Tiles of instructions that multiply pairs of bf16 at once; null where there are none.
+const LinearTiles* bf16_dot_tiles();
+
+// One step's share of fetching ahead; kOuts lines a step are as many as a step reads.
+inline const char* fetch_ahead(const char* ahead, int lines) {
+#pragma GCC unroll 4
+  for (int i = 0; i < kOuts; ++i)
+    if (i < lines) __builtin_prefetch(ahead + 64 * i, 0, 2);
+  return ahead + 64 * lines;
+}
+
+namespace cpu {
+void linear(const Linear& p, Workers& workers, const LinearTiles& tiles);
+}  // namespace cpu
 
 }  // namespace dex

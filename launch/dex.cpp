@@ -12,6 +12,7 @@
 #include "decode/decode_command.h"
 #include "decode/ead_command.h"
 #include "launch/inspect_command.h"
+#include "train/train_command.h"
 
 namespace {
 
@@ -34,6 +35,7 @@ int run(int argc, char** argv) {
 
   std::function<int()> chosen;
   dex::add_prepare_command(program, chosen);
+  dex::add_train_command(program, chosen);
   dex::add_ead_command(program, chosen);
   dex::add_decode_command(program, chosen);
   dex::add_inspect_command(program, chosen);

@@ -51,6 +51,9 @@ if(NOT DEX_CUDA STREQUAL OFF)
 endif()
 
 add_library(dex_torch INTERFACE)
+# First in the list of needed libraries: libtorch exports its own, older copies of std::filesystem, which must not be found
+# before the ones that our code was compiled against.
+target_link_libraries(dex_torch INTERFACE -Wl,--push-state,--no-as-needed -lstdc++ -Wl,--pop-state)
 if(DEX_WITH_CUDA)
   set(TORCH_CUDA_ARCH_LIST ${DEX_TORCH_ARCHITECTURES})
   set(CMAKE_CUDA_COMPILER ${DEX_NVCC})

@@ -5,10 +5,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstdlib>
-#include <atomic>
 #include <functional>
 #include <numeric>
 #include <optional>
@@ -24,7 +24,9 @@ using dex::test::TempDir;
 namespace {
 
 template <typename T>
-std::span<const T> view(const std::vector<T>& values) { return values; }
+std::span<const T> view(const std::vector<T>& values) {
+  return values;
+}
 
 const std::vector<std::uint32_t> kIds = {0, 1, 255, 256, 65535, 65536, 151935, 0xffffffffu};
 
@@ -40,8 +42,8 @@ void write_small(const std::filesystem::path& path) {
 std::optional<std::vector<std::uint32_t>> read_small(const std::filesystem::path& path) {
   try {
     const H5Reader file(path);
-    if (file.names() != std::vector<std::string>{"tokens"} || file.text_attribute("digest") != "0123456789abcdef" ||
-        file.int_attribute("vocabulary") != 151936)
+    if (file.names() != std::vector<std::string>{"tokens"} ||
+        file.text_attribute("digest") != "0123456789abcdef" || file.int_attribute("vocabulary") != 151936)
       return std::vector<std::uint32_t>{};
     return file.read_u32("tokens", 0, file.shape("tokens").at(0));
   } catch (const Error& error) {
@@ -92,7 +94,8 @@ TEST_CASE("appended pieces, whole arrays and attributes come back as written") {
   const H5Reader file(dir / "all.h5");
   CHECK(file.names() == std::vector<std::string>{"empty", "floats", "marks", "no_rows", "offsets", "table"});
   CHECK(file.read_u64("offsets", 0, 40000) == offsets);
-  CHECK(file.read_u64("offsets", 16383, 2) == std::vector<std::uint64_t>(offsets.begin() + 16383, offsets.begin() + 16385));
+  CHECK(file.read_u64("offsets", 16383, 2) ==
+        std::vector<std::uint64_t>(offsets.begin() + 16383, offsets.begin() + 16385));
   CHECK(file.read_u8("marks", 0, 3) == std::vector<std::uint8_t>{1, 0, 255});
   CHECK(file.read_u32("empty", 0, 0).empty());
   CHECK(file.shape("table") == std::vector<std::uint64_t>{1, 2, 3});
@@ -114,7 +117,8 @@ TEST_CASE("what a file does not hold is refused with its path and the object's n
   CHECK(code_of([&] { file.read_u32("tokens", UINT64_MAX, 2); }) == ExitCode::io);
   CHECK(code_of([&] { file.text_attribute("vocabulary"); }) == ExitCode::io);
   CHECK(code_of([&] { H5Reader(dir / "absent.h5"); }) == ExitCode::usage);
-  CHECK_THROWS_WITH(file.read_u32("offsets", 0, 1), Catch::Contains("small.h5") && Catch::Contains("offsets"));
+  CHECK_THROWS_WITH(file.read_u32("offsets", 0, 1),
+                    Catch::Contains("small.h5") && Catch::Contains("offsets"));
   CHECK_THROWS_WITH(file.int_attribute("max_len"), Catch::Contains("small.h5") && Catch::Contains("max_len"));
 }
 
@@ -153,8 +157,10 @@ TEST_CASE("an altered byte is refused or was of no meaning, never silently anoth
     std::string altered = bytes;
     altered[at] = static_cast<char>(altered[at] ^ 0x5a);
     const auto seen = read_small(fresh_file(dir, altered));
-    if (seen) REQUIRE(*seen == kIds);
-    else ++refused;
+    if (seen)
+      REQUIRE(*seen == kIds);
+    else
+      ++refused;
   }
   CHECK(refused > 200);
 }
@@ -189,7 +195,8 @@ TEST_CASE("a disk that fills up names path and reason, leaves nothing and lets t
         file.close();
       } catch (const Error& error) {
         const std::string message = error.what();
-        const bool named = message.find("full.h5") != std::string::npos && message.find("File too large") != std::string::npos;
+        const bool named = message.find("full.h5") != std::string::npos &&
+                           message.find("File too large") != std::string::npos;
         std::exit(error.code() == ExitCode::io && named ? 74 : 1);
       }
       std::exit(0);
@@ -199,6 +206,7 @@ TEST_CASE("a disk that fills up names path and reason, leaves nothing and lets t
     CAPTURE(limit, status);
     REQUIRE(WIFEXITED(status));
     CHECK(WEXITSTATUS(status) == 74);
-    for (const auto& entry : std::filesystem::directory_iterator(dir.path())) FAIL_CHECK(entry.path().string() << " is left");
+    for (const auto& entry : std::filesystem::directory_iterator(dir.path()))
+      FAIL_CHECK(entry.path().string() << " is left");
   }
 }

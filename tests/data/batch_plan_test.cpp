@@ -10,7 +10,8 @@ using namespace dex;
 
 namespace {
 
-std::vector<std::uint64_t> epoch_of(std::uint64_t seed, std::uint64_t epoch, std::uint64_t batch, std::uint64_t count) {
+std::vector<std::uint64_t> epoch_of(std::uint64_t seed, std::uint64_t epoch, std::uint64_t batch,
+                                    std::uint64_t count) {
   std::vector<std::uint64_t> all;
   for (std::uint64_t step = 0; step < steps_per_epoch(batch, count); ++step) {
     const auto indices = batch_indices(seed, epoch, step, batch, count);

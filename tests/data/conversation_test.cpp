@@ -15,15 +15,19 @@ Conversation chat(std::initializer_list<const char*> turns) {
   Conversation conversation{"id", {}, false};
   for (const std::string turn : turns) {
     const char kind = turn[0];
-    conversation.turns.push_back(
-        {kind == 'h' ? "human" : kind == 'g' ? "gpt" : kind == 's' ? "system" : "tool", turn.substr(2)});
+    conversation.turns.push_back({kind == 'h'   ? "human"
+                                  : kind == 'g' ? "gpt"
+                                  : kind == 's' ? "system"
+                                                : "tool",
+                                  turn.substr(2)});
   }
   return conversation;
 }
 
 std::string text_of(const Usable& usable) {
   std::string text;
-  for (const Message& message : usable.messages) text += message.role.substr(0, 1) + ":" + message.content + " ";
+  for (const Message& message : usable.messages)
+    text += message.role.substr(0, 1) + ":" + message.content + " ";
   return text;
 }
 
@@ -42,7 +46,8 @@ const char* const kNotice = "s:*This conversation is shared from [**ChatHub**](h
 
 TEST_CASE("role names of every source mean one of three roles") {
   for (const char* role : {"human", "user", "Human", "USER"}) CHECK(canonical_role(role) == "user");
-  for (const char* role : {"gpt", "assistant", "chatgpt", "bing", "bard", "GPT"}) CHECK(canonical_role(role) == "assistant");
+  for (const char* role : {"gpt", "assistant", "chatgpt", "bing", "bard", "GPT"})
+    CHECK(canonical_role(role) == "assistant");
   CHECK(canonical_role("System") == "system");
   for (const char* role : {"tool", "", "gpt4", "humans"}) CHECK(canonical_role(role).empty());
 }

@@ -38,7 +38,8 @@ class ByteTokenizer : public Tokenizer {
 
 TEST_CASE("masked text shows targets in brackets and controls by name") {
   const std::vector<Message> chat = {{"user", "Où?"}, {"assistant", "Ici 你"}};
-  CHECK(masked_text(render_sample(chat, 100, test::render_bytes), ByteTokenizer()) == "<1>Où?<4><2>⟦Ici 你<4>⟧");
+  CHECK(masked_text(render_sample(chat, 100, test::render_bytes), ByteTokenizer()) ==
+        "<1>Où?<4><2>⟦Ici 你<4>⟧");
   CHECK(masked_text(render_sample(chat, 9, test::render_bytes), ByteTokenizer()) == "<1>Où?<4><2>⟦Ic⟧");
 }
 

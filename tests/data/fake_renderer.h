@@ -1,4 +1,5 @@
-// A renderer whose ids can be read back: a byte of text is its value plus 10, a message stands between controls.
+// A renderer whose ids can be read back: a byte of text is its value plus 10, a message stands between
+// controls.
 #pragma once
 #include <string>
 

@@ -1,6 +1,12 @@
 #include "data/prepare.h"
 
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
@@ -23,7 +29,8 @@ namespace {
 
 json record(const std::string& id, std::vector<std::string> turns) {
   json list = json::array();
-  for (std::size_t i = 0; i < turns.size(); ++i) list.push_back({{"from", i % 2 ? "gpt" : "human"}, {"value", turns[i]}});
+  for (std::size_t i = 0; i < turns.size(); ++i)
+    list.push_back({{"from", i % 2 ? "gpt" : "human"}, {"value", turns[i]}});
   return {{"id", id}, {"conversations", list}};
 }
 
@@ -32,8 +39,9 @@ json many_records(int count) {
   std::mt19937 random(5);
   json records = json::array();
   for (int i = 0; i < count; ++i)
-    records.push_back(record("chat" + std::to_string(i / 4) + "_" + std::to_string(i % 4),
-                             {"question " + std::to_string(i), "answer" + std::string(random() % 3000, 'x')}));
+    records.push_back(
+        record("chat" + std::to_string(i / 4) + "_" + std::to_string(i % 4),
+               {"question " + std::to_string(i), "answer" + std::string(random() % 3000, 'x')}));
   return records;
 }
 
@@ -65,8 +73,13 @@ std::vector<std::string> texts(const std::filesystem::path& out, const std::stri
 
 TEST_CASE("samples stand in the order of the file, with answers marked and counts that add up") {
   const TempDir dir;
-  json records = {record("a_0", {"1", "one"}), record("b_0", {}), record("c_0", {"2", "two"}), record("c_1", {"1", "one"}),
-                  record("d", {std::string(300, 'q'), "too late"}), json::object(), record("e", {"3", "three", "open"})};
+  json records = {record("a_0", {"1", "one"}),
+                  record("b_0", {}),
+                  record("c_0", {"2", "two"}),
+                  record("c_1", {"1", "one"}),
+                  record("d", {std::string(300, 'q'), "too late"}),
+                  json::object(),
+                  record("e", {"3", "three", "open"})};
   auto options = options_for(dir, records.dump());
   options.held_out = 0;
   const auto report = prepare(options, byte_renderer());
@@ -179,6 +192,26 @@ TEST_CASE("an existing data set is never overwritten, an empty directory is take
   options.out = dir / "slash/";
   CHECK(code_of(options) == ExitCode::done);
   CHECK(std::filesystem::exists(dir / "slash/MANIFEST.json"));
+}
+
+TEST_CASE("a disk that fills up ends with code 74 and leaves nothing") {
+  const TempDir dir;
+  const auto options = options_for(dir, many_records(200).dump());
+  for (const rlim_t limit : {0, 1000, 30000, 100000}) {
+    const pid_t child = fork();
+    if (child == 0) {
+      signal(SIGXFSZ, SIG_IGN);
+      const rlimit size{limit, limit};
+      setrlimit(RLIMIT_FSIZE, &size);
+      std::exit(static_cast<int>(code_of(options)));
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    CAPTURE(limit, status);
+    REQUIRE(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 74);
+    CHECK(std::distance(std::filesystem::directory_iterator(dir.path()), {}) == 1);
+  }
 }
 
 TEST_CASE("the first bad record in file order is reported, whatever thread meets it") {

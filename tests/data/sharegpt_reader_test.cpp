@@ -131,7 +131,8 @@ TEST_CASE("endless nesting and endless records are refused") {
   const TempDir dir;
   CHECK(code_of_reading(dir.write("deep.json", std::string(1000, '['))) == ExitCode::io);
   CHECK(code_of_reading(dir.write("long.json", "[\"" + std::string(70u << 20, 'x') + "\"]")) == ExitCode::io);
-  CHECK(code_of_reading(dir.write("long.json", "[[\"" + std::string(70u << 20, 'x') + "\"]]")) == ExitCode::io);
+  CHECK(code_of_reading(dir.write("long.json", "[[\"" + std::string(70u << 20, 'x') + "\"]]")) ==
+        ExitCode::io);
 }
 
 TEST_CASE("both key spellings, further names of the list and odd ids are read") {
@@ -139,14 +140,17 @@ TEST_CASE("both key spellings, further names of the list and odd ids are read") 
   CHECK(parse(R"({"id":"n","items":[{"from":"human","value":"q"}]})").turns.at(0).role == "human");
   CHECK(parse(R"({"id":12,"conversations":[]})").id == "12");
   CHECK(parse(R"({"conversations":[]})").id.empty());
-  CHECK(parse(R"({"id":"x","conversations":[{"from":"gpt","value":"\ud83d\ude00\u4f60"}]})").turns.at(0).text == "😀你");
+  CHECK(
+      parse(R"({"id":"x","conversations":[{"from":"gpt","value":"\ud83d\ude00\u4f60"}]})").turns.at(0).text ==
+      "😀你");
 }
 
 TEST_CASE("JSON of another form is marked malformed, not refused") {
-  for (const char* text : {"1", "null", "\"text\"", "[]", "{}", R"({"conversations":{}})", R"({"conversations":["x"]})",
-                           R"({"conversations":[{"from":"human"}]})", R"({"conversations":[{"from":1,"value":"x"}]})",
-                           R"({"conversations":[{"from":"human","value":null}]})",
-                           R"({"conversations":[{"from":"human","value":"half \ud83d pair"}]})"}) {
+  for (const char* text :
+       {"1", "null", "\"text\"", "[]", "{}", R"({"conversations":{}})", R"({"conversations":["x"]})",
+        R"({"conversations":[{"from":"human"}]})", R"({"conversations":[{"from":1,"value":"x"}]})",
+        R"({"conversations":[{"from":"human","value":null}]})",
+        R"({"conversations":[{"from":"human","value":"half \ud83d pair"}]})"}) {
     CAPTURE(text);
     CHECK(parse(text).malformed);
   }

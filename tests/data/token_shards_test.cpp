@@ -14,7 +14,8 @@ using dex::test::TempDir;
 
 namespace {
 
-const ShardFacts kFacts = {"tokenizer", "chatml", "template", "source", 151936, 64, {{"read", 3}, {"kept", 3}}};
+const ShardFacts kFacts = {
+    "tokenizer", "chatml", "template", "source", 151936, 64, {{"read", 3}, {"kept", 3}}};
 
 std::vector<Sample> samples() {
   return {{{1, 2, 3}, {0, 0, 1}}, {{65535, 65536, 151935, 0}, {0, 1, 1, 1}}, {{7, 8}, {0, 1}}};
@@ -59,7 +60,9 @@ TEST_CASE("samples come back ragged and in order, from one shard or several") {
     write_data(path, tokens_per_shard);
     const auto shards = TokenShards::open(path, "train");
     check_samples(shards);
-    CHECK(shards.manifest().splits.at("train").size() == (tokens_per_shard == 1 ? 3 : tokens_per_shard == 4 ? 2 : 1));
+    CHECK(shards.manifest().splits.at("train").size() == (tokens_per_shard == 1   ? 3
+                                                          : tokens_per_shard == 4 ? 2
+                                                                                  : 1));
     CHECK(shards.facts() == kFacts);
     CHECK(shards.manifest().source.cut_offset == 90);
     CHECK_THROWS_AS(shards.sample(3), Error);
@@ -84,9 +87,11 @@ TEST_CASE("data for another tokenizer, template or a smaller embedding is refuse
   const auto shards = TokenShards::open(dir / "data", "train");
   CHECK_NOTHROW(shards.require_made_for("tokenizer", 151936, "template"));
   CHECK_NOTHROW(shards.require_made_for("", 152064));
-  CHECK_THROWS_WITH(shards.require_made_for("other", 151936), Catch::Contains("tokenizer") && Catch::Contains("other"));
+  CHECK_THROWS_WITH(shards.require_made_for("other", 151936),
+                    Catch::Contains("tokenizer") && Catch::Contains("other"));
   CHECK_THROWS_WITH(shards.require_made_for("tokenizer", 151936, "t2"), Catch::Contains("chat template"));
-  CHECK_THROWS_WITH(shards.require_made_for("tokenizer", 32000), Catch::Contains("151936") && Catch::Contains("32000"));
+  CHECK_THROWS_WITH(shards.require_made_for("tokenizer", 32000),
+                    Catch::Contains("151936") && Catch::Contains("32000"));
 }
 
 TEST_CASE("the writer refuses ids outside the vocabulary") {
@@ -130,7 +135,9 @@ TEST_CASE("an altered byte of shard or manifest is refused") {
       replace(dir, name, altered);
       CAPTURE(name, at);
       // White space between values of the manifest carries nothing.
-      if (std::isspace(static_cast<unsigned char>(bytes[at])) && std::isspace(static_cast<unsigned char>(altered[at]))) continue;
+      if (std::isspace(static_cast<unsigned char>(bytes[at])) &&
+          std::isspace(static_cast<unsigned char>(altered[at])))
+        continue;
       REQUIRE(code_of_opening(dir / "data") == ExitCode::io);
     }
     replace(dir, name, bytes);

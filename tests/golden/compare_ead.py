@@ -5,7 +5,7 @@
 
 FILE.jsonl: one object per line with "question" (GSM8K) or "prompt". transformers computes in float32 the argmax of
 head(norm(h)) at every layer over prompt + the text that dex produced; candidates may differ only where its own two best
-logits are closer than 2e-3. Prints the share of equal candidates and the mean first match and stable EAD of both.
+logits are closer than 1e-3. Prints the share of equal candidates and the mean first match and stable EAD of both.
 Exit code 1 when anything differs clearly.
 """
 import argparse
@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-CLOSE = 2e-3
+CLOSE = 1e-3
 
 
 def read_prompts(path, count):

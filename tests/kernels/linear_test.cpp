@@ -2,12 +2,26 @@
 
 #include <catch2/catch.hpp>
 
+#include "kernels/linear_tiles.h"
 #include "tests/kernels/support.h"
 
 namespace dex {
 namespace {
 
 using test::bits_of;
+
+// Each instruction set, then the bf16 products of this CPU if it has them.
+bool use_dot = false;
+void with_all_tiles(const std::function<void()>& body) {
+  test::on_every_target(body);
+  use_dot = true;
+  if (bf16_dot_tiles()) body();
+  use_dot = false;
+}
+
+void linear(const Linear& p, Workers& workers) {
+  cpu::linear(p, workers, use_dot && p.dtype == Dtype::bf16 ? *bf16_dot_tiles() : vector_tiles(p.dtype));
+}
 
 struct Problem {
   int rows, in, out;
@@ -22,7 +36,7 @@ struct Problem {
   std::vector<float> run(int first, int count, int threads, bool with_bias = true) const {
     std::vector<float> y(std::size_t(count) * out, std::nanf(""));
     Workers workers(threads);
-    cpu::linear({x.data() + std::size_t(first) * in, weight.memory(), with_bias ? bias.data() : nullptr, y.data(), count,
+    linear({x.data() + std::size_t(first) * in, weight.memory(), with_bias ? bias.data() : nullptr, y.data(), count,
                  in, out, dtype}, workers);
     return y;
   }
@@ -48,7 +62,7 @@ void check_against_float64(const Problem& p, bool with_bias) {
 }
 
 TEST_CASE("linear agrees with float64 for odd and even sizes") {
-  test::on_every_target([] {
+  with_all_tiles([] {
     for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
       for (const int in : {1, 3, 16, 31, 33, 64, 95, 576, 1025, 2077})
         for (const int out : {1, 2, 5, 8, 13, 33})
@@ -60,7 +74,7 @@ TEST_CASE("linear agrees with float64 for odd and even sizes") {
 }
 
 TEST_CASE("linear gives a row the same bits for every number of rows, place and number of threads") {
-  test::on_every_target([] {
+  with_all_tiles([] {
     for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
       for (const auto& [in, out] : {std::pair{67, 21}, std::pair{576, 100}, std::pair{1300, 37}}) {
         const Problem p(128, in, out, dtype);
@@ -80,7 +94,7 @@ TEST_CASE("linear gives a row the same bits for every number of rows, place and 
 }
 
 TEST_CASE("linear gives an output the same bits whatever the other outputs") {
-  test::on_every_target([] {
+  with_all_tiles([] {
     for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
       const Problem p(5, 576, 40, dtype);
       const auto all = p.run(0, 5, 1);
@@ -88,7 +102,7 @@ TEST_CASE("linear gives an output the same bits whatever the other outputs") {
         std::vector<float> y(5);
         Workers workers(1);
         const char* weight = static_cast<const char*>(p.weight.memory()) + std::size_t(o) * 576 * size_of(dtype);
-        cpu::linear({p.x.data(), weight, p.bias.data() + o, y.data(), 5, 576, 1, dtype}, workers);
+        linear({p.x.data(), weight, p.bias.data() + o, y.data(), 5, 576, 1, dtype}, workers);
         for (int r = 0; r < 5; ++r) REQUIRE(bits_of(&y[r], 1) == bits_of(&all[r * 40 + o], 1));
       }
     }
@@ -104,7 +118,7 @@ TEST_CASE("linear of no rows writes nothing") {
 }
 
 TEST_CASE("linear lets a NaN through to its own row alone") {
-  test::on_every_target([] {
+  with_all_tiles([] {
     for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
       Problem p(6, 70, 9, dtype);
       const auto before = bits_of(p.run(0, 6, 1));

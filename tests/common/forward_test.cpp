@@ -1,0 +1,132 @@
+// The forward pass against numbers that others computed: transformers (golden file), a float64 reference (shared), and
+// libtorch's own operators.
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "common/model.h"
+#include "tests/support/read_all.h"
+#include "tests/support/shared.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/tiny_model.h"
+
+namespace dex {
+namespace {
+
+using test::all_logits;
+
+nlohmann::json json_file(const std::filesystem::path& path) { return nlohmann::json::parse(std::ifstream(path)); }
+
+Model whole(const std::filesystem::path& dir, Dtype dtype = Dtype::f32) {
+  return Model::load(dir, DepthSet({}, read_model_config(dir).num_layers), dtype);
+}
+
+std::vector<Token> greedy(const Model& model, std::vector<Token> ids, std::size_t count) {
+  const std::size_t prompt = ids.size();
+  while (ids.size() < prompt + count) {
+    const at::Tensor row = all_logits(model, ids, 64, 2)[static_cast<std::int64_t>(ids.size()) - 1];
+    ids.push_back(static_cast<Token>(row.argmax().item<std::int64_t>()));
+  }
+  return {ids.begin() + static_cast<long>(prompt), ids.end()};
+}
+
+std::vector<Token> counting(int size, int vocab) {
+  std::vector<Token> ids;
+  for (int i = 0; i < size; ++i) ids.push_back(static_cast<Token>((i * 37 + i * i) % vocab));
+  return ids;
+}
+
+}  // namespace
+
+TEST_CASE("SmolLM2 gives transformers' float32 logits") {
+  const auto dir = test::demo("model");
+  if (!dir) return;
+  const auto golden = json_file(std::filesystem::path(DEX_SOURCE_DIR) / "tests/golden/forward.json");
+  const auto ids = golden.at("ids").get<std::vector<Token>>();
+  const Model model = whole(*dir);
+  const at::Tensor logits = all_logits(model, ids, 128, 2);
+  const auto columns = golden.at("columns").get<std::vector<std::int64_t>>();
+  float worst = 0;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const float* row = logits[static_cast<std::int64_t>(i)].data_ptr<float>();
+    for (std::size_t c = 0; c < columns.size(); ++c)
+      worst = std::max(worst, std::abs(row[columns[c]] - golden.at("column_logits")[i][c].get<float>()));
+    for (std::size_t c = 0; c < 8; ++c)
+      worst = std::max(worst, std::abs(row[golden.at("top_ids")[i][c].get<std::size_t>()] - golden.at("top_logits")[i][c].get<float>()));
+  }
+  INFO("largest difference " << worst);
+  CHECK(worst < 2e-4f);
+  for (const auto& text : golden.at("greedy"))
+    CHECK(greedy(model, text.at("prompt_ids").get<std::vector<Token>>(), 8) ==
+          std::vector<Token>(text.at("ids").begin(), text.at("ids").begin() + 8));
+}
+
+TEST_CASE("stories260K gives the reference's logits and 200 greedy ids") {
+  const auto dir = test::shared("data/stories260K/hf");
+  if (!dir) return;
+  const auto reference = json_file(*dir / "reference.json");
+  const auto want = reference.at("greedy_tokens_from_bos").get<std::vector<Token>>();
+  const Model model = whole(*dir);
+  const auto ids = greedy(model, {want.front()}, want.size() - 1);
+  CHECK(ids == std::vector<Token>(want.begin() + 1, want.end()));
+  const at::Tensor logits = all_logits(model, std::span(want).first(16), 5, 1);
+  const auto first = reference.at("logits_pos0").get<std::vector<float>>(), last = reference.at("logits_pos15").get<std::vector<float>>();
+  for (std::size_t v = 0; v < first.size(); ++v) {
+    CHECK(logits[0][static_cast<std::int64_t>(v)].item<float>() == Approx(first[v]).margin(2e-4));
+    CHECK(logits[15][static_cast<std::int64_t>(v)].item<float>() == Approx(last[v]).margin(2e-4));
+  }
+}
+
+TEST_CASE("a Qwen3 model whose head size is not hidden / heads gives the reference's logits") {
+  const auto dir = test::shared("cases/d-m1");
+  if (!dir) return;
+  const auto expected = json_file(*dir / "expected.json");
+  const auto ids = expected.at("ids").get<std::vector<Token>>();
+  const auto want = expected.at("last_logits").get<std::vector<float>>();
+  const at::Tensor f32 = all_logits(whole(*dir), ids, 128, 1)[static_cast<std::int64_t>(ids.size()) - 1];
+  for (std::int64_t v = 0; v < f32.size(0); ++v) CHECK(f32[v].item<float>() == Approx(want[static_cast<std::size_t>(v)]).margin(1e-3));
+  const at::Tensor bf16 = all_logits(whole(*dir, Dtype::bf16), ids, 128, 1)[static_cast<std::int64_t>(ids.size()) - 1];
+  const double cosine = (at::dot(f32, bf16) / (f32.norm() * bf16.norm())).item<double>();
+  CHECK(cosine > 0.999);
+}
+
+TEST_CASE("rows of the head past the tokenizer's ids are not there") {
+  const auto dir = test::shared("cases/d-m1");
+  if (!dir) return;
+  const Model model = whole(*dir);
+  CHECK(model.config.vocab_size == 320);
+  CHECK(model.head->vocab() == 300);
+}
+
+TEST_CASE("a row's bits do not change with chunking, threads or where the stages are cut") {
+  const test::TempDir dir;
+  for (const char* family : {"llama", "qwen3"})
+    for (Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+      const auto path = test::TinyModel{.family = family, .layers = 5, .hidden = 40, .head_dim = 10, .intermediate = 51}.write(dir / family);
+      const auto ids = counting(67, 97);
+      const at::Tensor want = all_logits(whole(path, dtype), ids, 67, 1);
+      for (int chunk : {1, 2, 3, 5, 8, 33})
+        for (int threads : {1, 2, 3}) {
+          CAPTURE(family, name_of(dtype), chunk, threads);
+          CHECK(at::equal(all_logits(Model::load(path, DepthSet({1, 3, 4}, 5), dtype), ids, chunk, threads), want));
+        }
+    }
+}
+
+TEST_CASE("the decoder's kernels and libtorch's operators compute one model") {
+  const test::TempDir dir;
+  for (const char* family : {"llama", "qwen3"}) {
+    CAPTURE(family);
+    const Model model = whole(test::TinyModel{.family = family, .tied = false}.write(dir / family));
+    const auto ids = counting(50, 97);
+    const at::Tensor ours = all_logits(model, ids, 50, 1);
+    at::Tensor x = model.embedding->rows(ids);
+    const std::vector<std::int64_t> begin{0, 50};
+    for (const Stage& stage : model.stages) x = stage.forward_causal(x, begin);
+    const at::Tensor normed = model.head->norm(x);
+    const at::Tensor theirs = at::linear(normed, model.head->weight());
+    CHECK((ours - theirs).abs().max().item<float>() < 1e-4f * theirs.abs().max().item<float>());
+  }
+}
+
+}  // namespace dex

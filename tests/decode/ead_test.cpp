@@ -1,0 +1,68 @@
+#include "decode/ead.h"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "common/error.h"
+#include "common/file.h"
+#include "common/h5.h"
+#include "decode/ead_files.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/tiny_model.h"
+
+namespace dex {
+namespace {
+
+EadRow row(std::vector<Token> candidates, Readiness ready) {
+  return {.token = candidates.back(), .candidates = std::move(candidates), .ready = ready};
+}
+
+}  // namespace
+
+TEST_CASE("shares follow from the paper's definitions") {
+  const DepthSet depths({2, 4}, 8);
+  const EadReading reading{"no adapters", {row({5, 5, 5}, {0, 0, 0}), row({5, 1, 5}, {0, 2, 0}), row({1, 5, 5}, {1, 1, 1}), row({1, 1, 5}, {2, 2, 2})}};
+  const EadShares s = shares_of(reading, depths);
+  CHECK(s.agreement == std::vector<double>{0.5, 0.5, 1.0});
+  CHECK(s.first == std::vector<double>{0.5, 0.25, 0.25});
+  CHECK(s.stable == std::vector<double>{0.25, 0.25, 0.5});
+  CHECK(s.mean_first == Approx((2 + 2 + 4 + 8) / 4.0));
+  CHECK(s.mean_stable == Approx((2 + 8 + 4 + 8) / 4.0));
+  CHECK(s.speedup == Approx(8 * 4 / 22.0));  // eq. (13)
+  CHECK(s.mean_hop == Approx((1 + 1 + 2 + 3) / 4.0));
+}
+
+TEST_CASE("a measurement is written whole, read back, and refused when altered") {
+  const test::TempDir dir;
+  const auto model = test::TinyModel{.layers = 4}.write(dir / "m");
+  const Session session({.model = model, .depths = "1,2,3", .threads = 1});
+  EadReader reader(session);
+  const std::vector<Token> prompt{3, 1, 4};
+  const DecodeResult plain = session.plain()->generate(prompt, {.max_tokens = 20, .ignore_stop = true}, {});
+  reader.read(0, prompt, plain);
+  write_ead(dir / "ead", session, "tiny", reader.readings(), {"only"});
+
+  const H5Reader table(dir / "ead" / "ead.h5");
+  CHECK(table.read_i32("token") == std::vector<std::int32_t>(plain.ids()));
+  CHECK(table.shape("bare.candidates") == std::vector<std::uint64_t>{20, 4});
+  const auto summary = nlohmann::json::parse(read_file(dir / "ead" / "summary.json"));
+  CHECK(summary.at("readings").at("no adapters").contains("S_EAD"));
+  CHECK_THAT(describe_ead(dir / "ead"), Catch::Contains("20 generated tokens"));
+
+  auto bytes = read_file(dir / "ead" / "ead.h5");
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  write_file(dir / "ead" / "ead.h5", bytes);
+  CHECK_THROWS_WITH(describe_ead(dir / "ead"), Catch::Contains("SHA-256"));
+}
+
+TEST_CASE("another text than decoding's is noticed") {
+  const test::TempDir dir;
+  const Session session({.model = test::TinyModel{}.write(dir / "m"), .depths = "2", .threads = 1});
+  const std::vector<Token> prompt{3, 1, 4};
+  DecodeResult plain = session.plain()->generate(prompt, {.max_tokens = 5, .ignore_stop = true}, {});
+  plain.tokens[2].hash ^= 1;
+  EadReader reader(session);
+  CHECK_THROWS_WITH(reader.read(0, prompt, plain), Catch::Contains("position 4"));
+}
+
+}  // namespace dex

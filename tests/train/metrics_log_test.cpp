@@ -1,0 +1,23 @@
+#include "train/metrics_log.h"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "common/file.h"
+#include "tests/support/temp_dir.h"
+
+using namespace dex;
+
+TEST_CASE("a log that goes on drops the lines of later steps and a torn end") {
+  const test::TempDir dir;
+  const auto path = dir.write("m.jsonl", "{\"step\":1,\"loss\":3}\n{\"step\":2,\"loss\":2}\n{\"step\":3,\"loss\":1}\n{\"step\":2,\"lo");
+  MetricsLog(path, 2).write({{"step", 3}, {"loss", 0.5}});
+  CHECK(read_file(path) == "{\"step\":1,\"loss\":3}\n{\"step\":2,\"loss\":2}\n{\"loss\":0.5,\"step\":3}\n");
+}
+
+TEST_CASE("a log that starts anew is empty") {
+  const test::TempDir dir;
+  const auto path = dir.write("m.jsonl", "{\"step\":0}\n");
+  const MetricsLog log(path, 0);
+  CHECK(read_file(path).empty());
+}

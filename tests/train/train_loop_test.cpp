@@ -1,0 +1,202 @@
+#include "train/train_loop.h"
+
+#include <catch2/catch.hpp>
+#include <limits>
+#include <sstream>
+
+#include "checkpoints/adapter_file.h"
+#include "checkpoints/checkpoint.h"
+#include "common/file.h"
+#include "tests/support/errors.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/tiny_model.h"
+#include "tests/support/tiny_samples.h"
+
+using namespace dex;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Run {
+  test::TempDir dir;
+  fs::path path = test::TinyModel{}.write(dir / "m");
+  Model model;
+  std::vector<Sample> samples = test::tiny_samples(21, 97, 2);
+  TrainOptions options{.depths = "1,3", .steps = 9, .batch_size = 4, .micro_batch = 2, .learning_rate = 1e-2, .dtype = "f32",
+                       .save_every = 2};
+
+  explicit Run(Dtype dtype = Dtype::f32) : model(Model::load(path, DepthSet({1, 3}, 4), dtype)) {}
+
+  TrainingData data() const {
+    return {.size = samples.size(), .sample = [this](std::uint64_t index) { return samples.at(index); },
+            .held_out = test::tiny_samples(6, 97, 3), .digest = "samples"};
+  }
+  TrainOutcome train(const std::string& out, const std::function<bool()>& stop = [] { return false; }) {
+    options.out = dir / out;
+    return TrainLoop(options, model, data(), stop).run();
+  }
+  std::string adapter_bytes(const std::string& out) const {
+    return read_file(dir / out / "adapter_config.json") + read_file(dir / out / "adapter_model.safetensors");
+  }
+  // step -> loss of every training line
+  std::vector<std::pair<int, double>> losses(const std::string& out) const {
+    std::vector<std::pair<int, double>> all;
+    std::istringstream lines(read_file(dir / out / "metrics.jsonl"));
+    for (std::string line; std::getline(lines, line);) {
+      const auto json = nlohmann::json::parse(line);
+      if (json.contains("loss")) all.emplace_back(json["step"], json["loss"]);
+    }
+    return all;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a run leaves adapters, a checkpoint, metrics and a summary") {
+  Run run;
+  const TrainOutcome outcome = run.train("out");
+  CHECK(outcome.finished);
+  CHECK(outcome.summary["step"] == 9);
+  for (const char* exits : {"none", "start", "trained"}) CHECK(outcome.summary["evaluation"].contains(exits));
+  const AdapterFile file = read_adapter_file(run.dir / "out", run.model.fingerprint);
+  CHECK(file.config.depths == std::vector<int>{1, 3});
+  CHECK(file.config.data_digest == "samples");
+  CHECK(newest_checkpoint(run.dir / "out/checkpoints").step == 9);
+  CHECK(run.losses("out").size() == 9);
+}
+
+TEST_CASE("training lowers the loss on the samples it sees") {
+  Run run;
+  run.samples.resize(4);
+  run.options.steps = 60;
+  run.options.init = GENERATE("paper", "ridge");
+  run.train("out");
+  const auto losses = run.losses("out");
+  CHECK(losses.back().second < 0.5 * losses.front().second);
+}
+
+TEST_CASE("a run stopped and resumed gives the bytes and the losses of the unbroken run") {
+  Run run;
+  run.options.init = GENERATE("paper", "ridge");
+  run.train("whole");
+  run.options.stop_after = 5;
+  CHECK_FALSE(run.train("parts").finished);
+  CHECK_FALSE(fs::exists(run.dir / "parts/adapter_model.safetensors"));
+  run.options.stop_after = 0;
+  run.options.resume = true;
+  CHECK(run.train("parts").finished);
+  CHECK(run.adapter_bytes("parts") == run.adapter_bytes("whole"));
+  CHECK(run.losses("parts") == run.losses("whole"));
+}
+
+TEST_CASE("a signal in the middle of a step drops that step only") {
+  Run run;
+  run.train("whole");
+  int asked = 0;
+  // Held-out text asks 3 times, then each step asks once before it and once per micro-batch.
+  const TrainOutcome stopped = run.train("parts", [&] { return ++asked > 3 + 3 * 3 + 2; });
+  CHECK_FALSE(stopped.finished);
+  CHECK(stopped.summary["step"] == 3);
+  CHECK(newest_checkpoint(run.dir / "parts/checkpoints").step == 3);
+  run.options.resume = true;
+  run.train("parts");
+  CHECK(run.adapter_bytes("parts") == run.adapter_bytes("whole"));
+  CHECK(run.losses("parts") == run.losses("whole"));
+}
+
+TEST_CASE("a damaged newest checkpoint is passed over and the result is the same") {
+  Run run;
+  run.train("whole");
+  run.options.stop_after = 6;
+  run.train("parts");
+  write_file(run.dir / "parts/checkpoints/step-6/moments.safetensors", "torn");
+  run.options.stop_after = 0;
+  run.options.resume = true;
+  run.train("parts");
+  CHECK(run.adapter_bytes("parts") == run.adapter_bytes("whole"));
+  CHECK(run.losses("parts") == run.losses("whole"));
+}
+
+TEST_CASE("a step without any target makes no optimizer step and leaves no NaN") {
+  Run run;
+  for (Sample& sample : run.samples) std::fill(sample.supervised.begin(), sample.supervised.end(), std::uint8_t{0});
+  run.options.steps = 2;
+  const TrainOutcome outcome = run.train("out");
+  CHECK(outcome.finished);
+  CHECK(outcome.summary["loss"] == 0.0);
+  const AdapterFile file = read_adapter_file(run.dir / "out");
+  const auto start = AdapterWeights::paper_start(run.model.config, 64, 0, 1);
+  CHECK(AdapterWeights::read(file.weights, run.model.config, 1).up.equal(start.up));
+  const auto state = nlohmann::json::parse(read_file(run.dir / "out/checkpoints/step-2/state.json"));
+  CHECK(state["optimizer_steps"] == 0);
+}
+
+TEST_CASE("with bf16 compute every trainable tensor moves and is kept in float32") {
+  Run run(Dtype::bf16);
+  run.options.dtype = "bf16";
+  run.options.learning_rate = 1e-4;
+  run.train("out");
+  const AdapterFile file = read_adapter_file(run.dir / "out");
+  for (int depth : {1, 3}) {
+    const auto start = AdapterWeights::paper_start(run.model.config, 64, 0, depth).named();
+    const auto trained = AdapterWeights::read(file.weights, run.model.config, depth).named();
+    for (std::size_t i = 0; i < start.size(); ++i) {
+      INFO(depth << " " << start[i].first);
+      CHECK_FALSE(trained[i].second.equal(start[i].second));
+    }
+  }
+}
+
+TEST_CASE("a loss that is no number ends the run and is never saved") {
+  Run run;
+  run.options.steps = 4;
+  run.options.learning_rate = 999;  // the weights grow until the induced state overflows
+  run.options.warmup = 0;
+  for (Sample& sample : run.samples) sample.tokens[0] = 1;
+  Run broken;
+  broken.options = run.options;
+  const_cast<at::Tensor&>(broken.model.head->norm_weight()).fill_(std::numeric_limits<float>::infinity());
+  broken.options.eval_samples = 0;
+  broken.options.out = broken.dir / "out";
+  TrainingData data = broken.data();
+  data.held_out.clear();
+  test::check_refused(ExitCode::usage, {"step 1", "nan"}, [&] { TrainLoop(broken.options, broken.model, data, [] { return false; }).run(); });
+  CHECK(newest_checkpoint(broken.dir / "out/checkpoints").step == 0);
+  CHECK_FALSE(fs::exists(broken.dir / "out/adapter_model.safetensors"));
+}
+
+TEST_CASE("an earlier run is neither overwritten nor continued with other options") {
+  Run run;
+  run.options.stop_after = 3;
+  run.train("out");
+  test::check_refused(ExitCode::usage, {"--resume"}, [&] { run.train("out"); });
+  run.options.resume = true;
+  run.options.learning_rate = 2e-2;
+  run.options.seed = 5;
+  test::check_refused(ExitCode::usage, {"learning_rate was 0.01, now 0.02", "seed was 0, now 5"}, [&] { run.train("out"); });
+}
+
+TEST_CASE("the order of samples depends on the seed, and every epoch takes each once") {
+  Run a, b;
+  b.options.seed = 1;
+  a.options.steps = b.options.steps = 3;
+  a.train("out");
+  b.train("out");
+  CHECK(a.losses("out")[0].second != b.losses("out")[0].second);
+}
+
+TEST_CASE("options out of range are refused by name") {
+  const auto refused = [](const char* name, auto change) {
+    TrainOptions options;
+    change(options);
+    test::check_refused(ExitCode::usage, {name}, [&] { check(options); });
+  };
+  refused("--init", [](auto& o) { o.init = "zero"; });
+  refused("--dtype", [](auto& o) { o.dtype = "fp16"; });
+  refused("--lr", [](auto& o) { o.learning_rate = std::numeric_limits<double>::quiet_NaN(); });
+  refused("--tau", [](auto& o) { o.tau = 0; });
+  refused("--warmup", [](auto& o) { o.warmup = 1.5; });
+  refused("--batch-size", [](auto& o) { o.batch_size = 0; });
+  refused("--width", [](auto& o) { o.init = "ridge", o.width = 64; });
+  CHECK_NOTHROW(check(TrainOptions{}));
+}

@@ -1,0 +1,37 @@
+// The masked full-vocabulary KL distillation loss (paper, Appendix C.2), value and gradient in one pass over row chunks:
+// memory is O(chunk x vocabulary) whatever the batch, and the teacher's chunk is shared by all exits.
+#pragma once
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "common/adapter.h"
+#include "common/head.h"
+
+namespace dex {
+
+struct DistillResult {
+  std::vector<double> kl;                // per non-final depth: sum over rows of tau^2 KL
+  std::vector<std::int64_t> agreements;  // per non-final depth: rows whose best token is the teacher's
+};
+
+class DistillLoss {
+ public:
+  // The head stays frozen. `chunk_bytes` bounds the logits of one chunk.
+  DistillLoss(const Head& head, double tau, std::int64_t chunk_bytes = 64 << 20);
+
+  // h_RD[k] are the supervised rows at depth k, final_RD the same rows at depth L. Adds to gradients[k] the gradient of
+  //   1 / (depths * global_rows) * sum over depths and rows of tau^2 KL(teacher || student)
+  // where global_rows counts the supervised rows of the whole step.
+  DistillResult add_gradients(const std::vector<at::Tensor>& h_RD, const at::Tensor& final_RD,
+                              const std::vector<AdapterWeights>& weights, std::int64_t global_rows,
+                              std::vector<AdapterWeights>& gradients) const;
+
+ private:
+  const Head& head_;
+  double tau_;
+  std::int64_t chunk_rows_;
+};
+
+}  // namespace dex

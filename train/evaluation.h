@@ -1,0 +1,39 @@
+// How well exits answer on held-out text, in the decoder's own terms: agreement with the final exit, earliest available
+// depth, hops. Teacher-forced, at the rows the loss sees.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/adapter.h"
+#include "train/hidden_source.h"
+
+namespace dex {
+
+struct ExitScores {
+  std::int64_t rows = 0;
+  std::vector<double> agreement;            // per non-final depth: share of rows whose best token is the final exit's
+  double first_ead = 0, stable_ead = 0;     // mean depth, in layers
+  double hops = 0, decs_hops = 0;           // mean over rows: unmasked first match + 1, DECS branch + 1
+};
+
+// Named sets of adapters, one per non-final depth; an empty set means exits without adapters.
+struct ExitSet {
+  std::string name;
+  std::vector<AdapterWeights> adapters;
+};
+
+// One pass of the model for all sets. `on_done` hears how many samples are finished.
+std::vector<ExitScores> evaluate(const Model& model, std::span<const Sample> samples, std::span<const ExitSet> sets,
+                                 int micro_batch, const std::function<void(std::int64_t)>& on_done = {});
+
+nlohmann::json to_json(const ExitScores& scores);
+ExitScores scores_of(const nlohmann::json& json);
+
+// An aligned table, a line per named set.
+std::string score_table(const std::vector<std::pair<std::string, ExitScores>>& lines, const std::vector<int>& depths);
+
+}  // namespace dex

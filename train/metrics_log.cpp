@@ -1,0 +1,40 @@
+#include "train/metrics_log.h"
+
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "common/error.h"
+#include "common/file.h"
+
+namespace dex {
+namespace {
+
+// A line too torn to be JSON belongs to no step.
+bool belongs(const std::string& line, std::int64_t step) {
+  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  return json.is_object() && json.contains("step") && json["step"].is_number_integer() && json["step"].get<std::int64_t>() <= step;
+}
+
+std::string kept_lines(const std::filesystem::path& path, std::int64_t step) {
+  std::istringstream lines(read_file(path));
+  std::string kept;
+  for (std::string line; std::getline(lines, line);)
+    if (belongs(line, step)) kept += line + "\n";
+  return kept;
+}
+
+}  // namespace
+
+MetricsLog::MetricsLog(const std::filesystem::path& path, std::int64_t step) : path_(path) {
+  write_file(path, step > 0 && std::filesystem::exists(path) ? kept_lines(path, step) : "");
+  file_.open(path, std::ios::app | std::ios::binary);
+}
+
+void MetricsLog::write(const nlohmann::json& line) {
+  file_ << line.dump() << '\n' << std::flush;
+  require(file_.good(), ExitCode::io, "{}: cannot be written: {}", path_.string(), std::strerror(errno));
+}
+
+}  // namespace dex

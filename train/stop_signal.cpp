@@ -1,0 +1,34 @@
+#include "train/stop_signal.h"
+
+#include <signal.h>
+
+namespace dex {
+namespace {
+
+constexpr int kSignals[] = {SIGTERM, SIGINT, SIGUSR1};
+volatile sig_atomic_t stop_wanted = 0;
+struct sigaction before[3];
+
+// SA_RESETHAND has put back the default for this signal only; the other two go the same way.
+void on_signal(int) {
+  stop_wanted = 1;
+  for (int number : kSignals) signal(number, SIG_DFL);
+}
+
+}  // namespace
+
+StopSignal::StopSignal() {
+  stop_wanted = 0;
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+  for (int i = 0; i < 3; ++i) sigaction(kSignals[i], &action, &before[i]);
+}
+
+StopSignal::~StopSignal() {
+  for (int i = 0; i < 3; ++i) sigaction(kSignals[i], &before[i], nullptr);
+}
+
+bool StopSignal::raised() const { return stop_wanted != 0; }
+
+}  // namespace dex

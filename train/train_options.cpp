@@ -1,0 +1,51 @@
+#include "train/train_options.h"
+
+#include <nlohmann/json.hpp>
+
+#include "common/error.h"
+
+namespace dex {
+namespace {
+
+template <typename T>
+void at_least(const char* option, T value, T least) {
+  require(value >= least, ExitCode::usage, "{} is {}, wanted at least {}", option, value, least);
+}
+
+void one_of(const char* option, const std::string& value, const std::string& a, const std::string& b) {
+  require(value == a || value == b, ExitCode::usage, "{} is \"{}\", wanted {} or {}", option, value, a, b);
+}
+
+}  // namespace
+
+void check(const TrainOptions& o) {
+  at_least("--epochs", o.epochs, 1);
+  at_least<std::int64_t>("--steps", o.steps, 0);
+  at_least("--batch-size", o.batch_size, 1);
+  at_least("--micro-batch", o.micro_batch, 1);
+  at_least("--width", o.width, std::int64_t{0});
+  at_least("--threads", o.threads, 0);
+  at_least("--keep", o.keep, 1);
+  at_least("--eval-samples", o.eval_samples, 0);
+  at_least<std::int64_t>("--ridge-tokens", o.ridge_tokens, 1);
+  for (const auto& [name, value] : {std::pair{"--save-every", o.save_every}, {"--stop-after", o.stop_after}, {"--eval-every", o.eval_every}})
+    at_least<std::int64_t>(name, value, 0);
+  require(o.learning_rate > 0 && o.learning_rate < 1e3, ExitCode::usage, "--lr is {}, wanted a rate over 0", o.learning_rate);
+  require(o.warmup >= 0 && o.warmup <= 1, ExitCode::usage, "--warmup is {}, wanted a share in 0..1", o.warmup);
+  require(o.weight_decay >= 0 && o.weight_decay < 1e3, ExitCode::usage, "--weight-decay is {}, wanted 0 or more", o.weight_decay);
+  require(o.tau > 0 && o.tau < 1e3, ExitCode::usage, "--tau is {}, wanted a temperature over 0", o.tau);
+  one_of("--init", o.init, "paper", "ridge");
+  one_of("--dtype", o.dtype, "f32", "bf16");
+  require(o.init != "ridge" || o.width == 0, ExitCode::usage,
+          "--width is {} with --init ridge, which needs twice the hidden size, the default", o.width);
+}
+
+nlohmann::json identity_of(const TrainOptions& o) {
+  return {{"depths", o.depths},         {"epochs", o.steps > 0 ? 0 : o.epochs}, {"steps", o.steps},
+          {"batch_size", o.batch_size}, {"micro_batch", o.micro_batch},         {"learning_rate", o.learning_rate},
+          {"warmup", o.warmup},         {"weight_decay", o.weight_decay},       {"tau", o.tau},
+          {"width", o.width},           {"init", o.init},                       {"dtype", o.dtype},
+          {"ridge_tokens", o.init == "ridge" ? o.ridge_tokens : 0},             {"seed", o.seed}};
+}
+
+}  // namespace dex

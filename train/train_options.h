@@ -1,0 +1,33 @@
+// What a training run is asked for.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace dex {
+
+struct TrainOptions {
+  std::filesystem::path model, data, out;
+  std::string depths;
+  int epochs = 2;
+  std::int64_t steps = 0;  // 0: as many as the epochs have
+  int batch_size = 16, micro_batch = 4;
+  double learning_rate = 1e-3, warmup = 0.06, weight_decay = 0, tau = 1;
+  std::int64_t width = 0;  // of the adapters; 0: twice the hidden size
+  std::string init = "paper", dtype = "bf16";
+  std::int64_t ridge_tokens = 13000;
+  std::uint64_t seed = 0;
+  int threads = 0;  // 0: one per core
+  std::int64_t save_every = 100, stop_after = 0, eval_every = 0;
+  int keep = 3, eval_samples = 24;
+  bool resume = false, deterministic = false;
+};
+
+// Error(usage) naming the option, the value and what is wanted.
+void check(const TrainOptions& options);
+
+// What two runs must share to be one run interrupted: everything the weights depend on.
+nlohmann::json identity_of(const TrainOptions& options);
+
+}  // namespace dex

@@ -1,0 +1,19 @@
+// The samples a run trains and is measured on, wherever they come from.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "data/sample.h"
+
+namespace dex {
+
+struct TrainingData {
+  std::uint64_t size = 0;
+  std::function<Sample(std::uint64_t index)> sample;  // 0 <= index < size
+  std::vector<Sample> held_out;                       // never trained on
+  std::string digest;                                 // equal for equal samples
+};
+
+}  // namespace dex
