@@ -5,7 +5,7 @@ import json
 import sys
 from pathlib import Path
 
-STAGES = ["model", "prepare", "ead-before", "train", "ead-after", "pictures", "decode-f32", "decode-bf16"]
+STAGES = ["model", "prepare", "ead-before", "picture-before", "train", "ead-after", "pictures", "decode-f32", "decode-bf16"]
 
 
 def result(out, stage):
@@ -15,7 +15,7 @@ def result(out, stage):
 def print_times(out):
     print("\nTime per stage")
     for stage in STAGES:
-        print(f"  {stage:<11} {(out / 'stages' / f'{stage}.seconds').read_text().strip():>5} s")
+        print(f"  {stage:<14} {(out / 'stages' / f'{stage}.seconds').read_text().strip():>5} s")
 
 
 def print_readiness(out):
@@ -52,7 +52,7 @@ def main():
     print_readiness(out)
     print_texts(out)
     print_speeds(out)
-    print(f"\nPictures: {out}/ead/ead_share.png, {out}/ead/ead_map.png")
+    print(f"\nPictures: {out}/ead/before/ead_map.png (every layer), {out}/ead/ead_share.png, {out}/ead/ead_map.png")
 
 
 if __name__ == "__main__":
