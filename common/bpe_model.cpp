@@ -27,19 +27,9 @@ struct Scratch {
 }  // namespace
 
 BpeModel::BpeModel(std::vector<std::string> pieces, const std::vector<Merge>& merges, bool whole_words_first)
-    : pieces_(std::move(pieces)),
-      rules_(std::bit_ceil(merges.size() * 2 + 2)),
-      whole_(std::make_unique<std::atomic<Whole>[]>(pieces_.size())),
-      whole_words_first_(whole_words_first) {
-  byte_ids_.fill(-1);
-  words_.reserve(pieces_.size());
-  for (std::size_t id = 0; id < pieces_.size(); ++id) {
-    const std::string& piece = pieces_[id];
-    if (piece.empty()) continue;
-    if (piece.size() == 1) byte_ids_[static_cast<unsigned char>(piece[0])] = static_cast<Token>(id);
-    words_.emplace(piece, static_cast<Token>(id));
-    longest_ = std::max(longest_, piece.size());
-  }
+    : rules_(std::bit_ceil(merges.size() * 2 + 2)), words_(std::move(pieces)), whole_words_first_(whole_words_first) {
+  for (int byte = 0; byte < 256; ++byte)
+    byte_ids_[static_cast<std::size_t>(byte)] = words_.piece(std::string(1, static_cast<char>(byte)));
   for (std::size_t rank = 0; rank < merges.size(); ++rank) {
     const std::uint64_t key = key_of(merges[rank].left, merges[rank].right);
     std::size_t slot = slot_of(key, rules_.size());
@@ -57,23 +47,14 @@ const BpeModel::Rule* BpeModel::find(Token left, Token right) const {
 }
 
 void BpeModel::append(std::string_view word, std::vector<Token>& ids) const {
-  if (word.size() <= longest_)
-    if (const auto found = words_.find(word); found != words_.end())
-      if (whole_words_first_ || merges_to(word, found->second)) {
-        ids.push_back(found->second);
-        return;
-      }
-  merge(word, ids);
-}
-
-bool BpeModel::merges_to(std::string_view word, Token id) const {
-  std::atomic<Whole>& whole = whole_[static_cast<std::size_t>(id)];
-  if (const Whole known = whole.load(std::memory_order_relaxed); known != Whole::unknown) return known == Whole::yes;
-  std::vector<Token> merged;
-  merge(word, merged);
-  const bool yes = merged.size() == 1 && merged[0] == id;
-  whole.store(yes ? Whole::yes : Whole::no, std::memory_order_relaxed);  // threads that race write the same
-  return yes;
+  const auto merged = [this](std::string_view text) {
+    std::vector<Token> made;
+    merge(text, made);
+    return made;
+  };
+  const Token whole = whole_words_first_ ? words_.piece(word) : words_.find(word, merged);
+  if (whole >= 0) ids.push_back(whole);
+  else merge(word, ids);
 }
 
 void BpeModel::merge(std::string_view word, std::vector<Token>& ids) const {

@@ -1,15 +1,13 @@
 // The merges of byte-level BPE: the bytes of one word to ids. Time is O(n log n) in the word's length.
 #pragma once
 #include <array>
-#include <atomic>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "common/token.h"
+#include "common/whole_words.h"
 
 namespace dex {
 
@@ -33,20 +31,13 @@ class BpeModel {
     Token result = 0;
   };
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
-  enum class Whole : std::uint8_t { unknown, yes, no };
 
   const Rule* find(Token left, Token right) const;
   void merge(std::string_view word, std::vector<Token>& ids) const;
-  bool merges_to(std::string_view word, Token id) const;
 
-  std::vector<std::string> pieces_;
   std::vector<Rule> rules_;  // size is a power of two
   std::array<Token, 256> byte_ids_;
-  std::unordered_map<std::string_view, Token> words_;
-  // Whether a piece's own bytes merge to it, found out when it is first met: most words are one piece, and need no merging
-  // and no lock.
-  std::unique_ptr<std::atomic<Whole>[]> whole_;
-  std::size_t longest_ = 0;
+  WholeWords words_;
   bool whole_words_first_;
 };
 

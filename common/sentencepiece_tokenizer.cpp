@@ -11,7 +11,9 @@
 #include "common/error.h"
 #include "common/file.h"
 #include "common/foreign_file.h"
+#include "common/sentencepiece_settings.h"
 #include "common/utf8.h"
+#include "common/whole_words.h"
 
 namespace dex {
 namespace {
@@ -52,9 +54,10 @@ class SentencePieceTokenizer : public Tokenizer {
     const std::string bytes = read_file(path);
     load(whole_, bytes, path.string());
     load(going_on_, bytes + std::string(kNoDummyPrefix), path.string());
+    settings_ = read_sentencepiece_settings(bytes);
     for (int id = 0; id < whole_.GetPieceSize(); ++id) add_piece(id);
-    dummy_prefix_ = ids_of(whole_, "a") != ids_of(going_on_, "a");
-    trims_ = ids_of(whole_, "  a") == ids_of(whole_, "a");
+    if (settings_.words_are_apart && !spaces_only_begin_pieces()) settings_.words_are_apart = false;
+    if (settings_.words_are_apart) words_.emplace(texts_of_normal());
     if (whole_.bos_id() >= 0) begin_ = whole_.bos_id();
     read_config(path.parent_path() / "tokenizer_config.json");
     digest_ = sha256_of(bytes);
@@ -62,30 +65,31 @@ class SentencePieceTokenizer : public Tokenizer {
 
   std::vector<Token> encode(std::string_view text) const override {
     require_utf8(text, "the text to tokenize");
-    return ids_of(whole_, text);
+    std::vector<Token> ids;
+    append(text, true, ids);
+    return ids;
   }
 
   std::vector<Token> encode_continuation(std::string_view text) const override {
     require_utf8(text, "the text to tokenize");
     // A model that strips leading spaces would lose this one; there the dummy space has to stand for it.
-    if (trims_ && dummy_prefix_ && text.starts_with(' ')) return ids_of(whole_, text.substr(1));
-    return ids_of(going_on_, text);
+    const bool swap = settings_.strips_spaces && settings_.dummy_prefix && text.starts_with(' ');
+    std::vector<Token> ids;
+    append(swap ? text.substr(1) : text, swap, ids);
+    return ids;
   }
 
   std::vector<Token> encode_with_controls(std::string_view text) const override {
     require_utf8(text, "the text to tokenize");
     std::vector<Token> ids;
-    const auto plain = [&](std::string_view part) {
-      const std::vector<Token> more = ids_of(whole_, part);
-      ids.insert(ids.end(), more.begin(), more.end());
-    };
-    cut_at_controls(controls_, text, plain, [&](Token id) { ids.push_back(id); });
+    cut_at_controls(
+        controls_, text, [&](std::string_view plain) { append(plain, true, ids); }, [&](Token id) { ids.push_back(id); });
     return ids;
   }
 
   std::string decode(std::span<const Token> ids, bool whole) const override {
     std::string text;
-    bool at_start = whole && dummy_prefix_;
+    bool at_start = whole && settings_.dummy_prefix;
     for (const Token id : ids) {
       if (!has(id) || is_control(id)) continue;
       const Piece& piece = pieces_[static_cast<std::size_t>(id)];
@@ -117,6 +121,51 @@ class SentencePieceTokenizer : public Tokenizer {
     const auto status = processor.Encode({text.data(), text.size()}, &ids);
     require(status.ok(), ExitCode::bug, "SentencePiece: {}", status.ToString());
     return ids;
+  }
+
+  void append(std::string_view text, bool whole, std::vector<Token>& ids) const {
+    if (!words_) {
+      const std::vector<Token> all = ids_of(whole ? whole_ : going_on_, text);
+      ids.insert(ids.end(), all.begin(), all.end());
+    } else if (whole && settings_.dummy_prefix && !text.empty()) {
+      append_words(" " + std::string(text), ids);
+    } else {
+      append_words(text, ids);
+    }
+  }
+
+  // No piece goes on from a letter to a space, so none can be put together across such a place: words are tokenized one by
+  // one, and most of them are looked up.
+  void append_words(std::string_view text, std::vector<Token>& ids) const {
+    const auto tokenize = [this](std::string_view word) { return ids_of(going_on_, word); };
+    for (std::size_t begin = 0; begin < text.size();) {
+      std::size_t end = begin + 1;
+      while (end < text.size() && !(text[end] == ' ' && text[end - 1] != ' ' && !text.substr(0, end).ends_with(kSpace))) ++end;
+      const std::string_view word = text.substr(begin, end - begin);
+      if (const Token known = words_->find(word, tokenize); known >= 0) {
+        ids.push_back(known);
+      } else {
+        const std::vector<Token> parts = tokenize(word);
+        ids.insert(ids.end(), parts.begin(), parts.end());
+      }
+      begin = end;
+    }
+  }
+
+  bool spaces_only_begin_pieces() const {
+    for (const Piece& piece : pieces_)
+      if (const std::size_t letter = piece.stored.find_first_not_of(kSpace); letter != std::string::npos)
+        if (piece.stored.find(kSpace, letter) != std::string::npos) return false;
+    return true;
+  }
+
+  std::vector<std::string> texts_of_normal() const {
+    std::vector<std::string> texts(pieces_.size());
+    for (std::size_t id = 0; id < pieces_.size(); ++id) {
+      const int piece = static_cast<int>(id);
+      if (!whole_.IsControl(piece) && !whole_.IsUnknown(piece) && !whole_.IsByte(piece)) texts[id] = pieces_[id].text;
+    }
+    return texts;
   }
 
   void add_piece(int id) {
@@ -151,7 +200,8 @@ class SentencePieceTokenizer : public Tokenizer {
   SentencePieceProcessor whole_, going_on_;  // with and without the dummy space
   std::vector<Piece> pieces_;
   ControlStrings controls_;
-  bool dummy_prefix_ = false, trims_ = false;
+  SentencePieceSettings settings_;
+  std::optional<WholeWords> words_;  // where words can be tokenized one by one
   std::optional<Token> begin_;
 };
 

@@ -8,13 +8,14 @@ tokenizer file without its added tokens; with --controls, the file as it is. End
 """
 import argparse
 import json
+import os
 import random
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 import unicodedata
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import sentencepiece
@@ -118,30 +119,32 @@ class Ours:
         done = subprocess.run(self.command + (["--controls"] if controls else []), input=lines, capture_output=True, text=True, check=True)
         return [json.loads(line) for line in done.stdout.splitlines()]
 
-    def seconds(self, file, repeats, threads):
-        """Starts the program; each next() is one timed pass over the texts of `file`."""
-        process = subprocess.run(self.command + ["--time", str(repeats), str(threads)], stdin=open(file), capture_output=True, text=True, check=True)
-        return [float(line) for line in process.stdout.split()]
+    def seconds(self, file, threads):
+        done = subprocess.run(self.command + ["--time", "1", str(threads)], stdin=open(file), capture_output=True, text=True, check=True)
+        return tuple(map(float, done.stdout.split()))
 
 
-def reference_seconds(directory, model, texts, threads):
-    """HF's own package, in its fastest form: one batch, its own threads, no offsets where it has that."""
-    tokenizer = tokenizers.Tokenizer.from_file(str(directory / "tokenizer.json"))
-    encode = getattr(tokenizer, "encode_batch_fast", tokenizer.encode_batch)
-    start = time.perf_counter()
-    if threads == 1:
-        for text in texts:
-            encode([text], add_special_tokens=False)
+def reference_seconds(kind, directory, threads, file):
+    """One pass of a package over the texts: clock and CPU seconds. In a process of its own, so that its threads can be set."""
+    environment = dict(os.environ, RAYON_NUM_THREADS=str(threads), TOKENIZERS_PARALLELISM="true")
+    command = [sys.executable, __file__, "--time-reference", kind, str(directory), str(threads), file]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return tuple(map(float, done.stdout.split()))
+
+
+def time_reference(kind, directory, threads, file):
+    """In that process: the package in its fastest form, one batch and no offsets where it has that."""
+    texts = [json.loads(line) for line in open(file, encoding="utf-8")]
+    if kind == "sentencepiece":
+        pieces = sentencepiece.SentencePieceProcessor(model_file=directory + "/tokenizer.model")
+        start, cpu_start = time.perf_counter(), time.process_time()
+        pieces.encode(texts, num_threads=int(threads))
     else:
+        tokenizer = tokenizers.Tokenizer.from_file(directory + "/tokenizer.json")
+        encode = getattr(tokenizer, "encode_batch_fast", tokenizer.encode_batch)
+        start, cpu_start = time.perf_counter(), time.process_time()
         encode(texts, add_special_tokens=False)
-    return time.perf_counter() - start
-
-
-def sentencepiece_seconds(directory, texts, threads):
-    pieces = sentencepiece.SentencePieceProcessor(model_file=str(directory / "tokenizer.model"))
-    start = time.perf_counter()
-    pieces.encode(texts, num_threads=threads)
-    return time.perf_counter() - start
+    print(time.perf_counter() - start, time.process_time() - cpu_start)
 
 
 def compare_ids(name, kind, texts, reference, ours, controls):
@@ -155,6 +158,8 @@ def compare_ids(name, kind, texts, reference, ours, controls):
 
 
 def main():
+    if sys.argv[1:2] == ["--time-reference"]:
+        return time_reference(*sys.argv[2:])
     root = Path(__file__).resolve().parents[2]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shared", type=Path, required=True, help="directory with data/tokenizers")
@@ -188,24 +193,24 @@ def main():
 
 def time_all(arguments, texts):
     megabytes = sum(len(text.encode()) for text in texts) / 1e6
-    print(f"\n{megabytes:.1f} MB of ShareGPT, medians of {arguments.pairs} alternating pairs")
-    print("| tokenizer | threads | ours MB/s | tokenizers MB/s | ratio | sentencepiece MB/s | ratio |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    print(f"\n{megabytes:.1f} MB of ShareGPT, {arguments.pairs} alternating pairs, medians; the last column is less disturbed by other work")
+    print("| tokenizer | against | threads | ours MB/s | theirs MB/s | ratio by the clock | ratio of CPU time |")
+    print("| --- | --- | ---: | ---: | ---: | ---: | ---: |")
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
         file.writelines(json.dumps(text) + "\n" for text in texts)
         file.flush()
         for model in arguments.models:
             directory = arguments.shared / "data" / "tokenizers" / model
             ours = Ours(arguments.program, directory)
-            for threads in (1, 2):
-                rows = []
-                for _ in range(arguments.pairs):
-                    mine = ours.seconds(file.name, 1, threads)[0]
-                    theirs = reference_seconds(directory, model, texts, threads)
-                    pieces = sentencepiece_seconds(directory, texts, threads) if model in SENTENCEPIECE_MODELS else 0
-                    rows.append((megabytes / mine, megabytes / theirs, theirs / mine, megabytes / pieces if pieces else 0, pieces / mine))
-                mine, theirs, ratio, pieces, pieces_ratio = (statistics.median(column) for column in zip(*rows))
-                tail = f"{pieces:.1f} | {pieces_ratio:.2f} |" if pieces else "- | - |"
-                print(f"| {model} | {threads} | {mine:.1f} | {theirs:.1f} | {ratio:.2f} | {tail}", flush=True)
+            for kind in ("tokenizers", "sentencepiece") if model in SENTENCEPIECE_MODELS else ("tokenizers",):
+                for threads in (1, 2):
+                    rows = []
+                    for _ in range(arguments.pairs):
+                        mine, mine_cpu = ours.seconds(file.name, threads)
+                        theirs, theirs_cpu = reference_seconds(kind, directory, threads, file.name)
+                        rows.append((megabytes / mine, megabytes / theirs, theirs / mine, theirs_cpu / mine_cpu))
+                    columns = (statistics.median(column) for column in zip(*rows))
+                    print(f"| {model} | {kind} | {threads} | " + " | ".join(f"{value:.1f}" for value in columns) + " |", flush=True)
 
 
 if __name__ == "__main__":
