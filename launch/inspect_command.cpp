@@ -21,7 +21,7 @@ int run(const InspectOptions& options) {
   found.facts["command"] = "inspect";
   if (!options.json) std::cout << found.text;
   std::cout << found.facts.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
-  return static_cast<int>(found.sound ? ExitCode::done : ExitCode::io);
+  return static_cast<int>(found.code);
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ Inspection inspect_jsonl(const fs::path& path) {
   if (!fields.empty()) text += "fields\n" + columns(field_rows);
   json facts = {{"kind", "jsonl"}, {"lines", lines},   {"objects", objects},
                 {"blank", blank},  {"bad_lines", bad}, {"fields", fields}};
-  return {std::move(text), std::move(facts), bad.empty()};
+  return {std::move(text), std::move(facts), bad.empty() ? ExitCode::done : ExitCode::bad_rows};
 }
 
 Inspection inspect_hdf5(const fs::path& path) {

@@ -81,7 +81,7 @@ class Report {
     facts["problems"].push_back(text);
   }
   std::string text() const { return columns(rows_); }
-  bool sound() const { return facts["problems"].empty(); }
+  ExitCode code() const { return facts["problems"].empty() ? ExitCode::done : ExitCode::io; }
 
   json facts = {{"kind", "model"}, {"problems", json::array()}};
 
@@ -231,7 +231,7 @@ Inspection inspect_model(const fs::path& path) {
     report_stops(config, nullptr, report);
     report_memory(config, report);
   }
-  return {fmt::format("model {}\n", path.string()) + report.text() + table, report.facts, report.sound()};
+  return {fmt::format("model {}\n", path.string()) + report.text() + table, report.facts, report.code()};
 }
 
 }  // namespace dex

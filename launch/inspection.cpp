@@ -119,7 +119,7 @@ Inspection inspect(const fs::path& path) {
   require(fs::exists(path), ExitCode::usage, "{}: no such file or directory", path.string());
   Inspection found = fs::is_directory(path) ? inspect_directory(path) : inspect_file(path);
   found.facts["path"] = path.string();
-  found.facts["sound"] = found.sound;
+  found.facts["sound"] = found.code == ExitCode::done;
   return found;
 }
 

@@ -4,15 +4,17 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <utility>
 #include <vector>
+
+#include "common/error.h"
 
 namespace dex {
 
 struct Inspection {
   std::string text;      // lines for people, ending with a newline
   nlohmann::json facts;  // "kind" is always there
-  bool sound = true;     // false when it could be read but would not be accepted
+  ExitCode code =
+      ExitCode::done;  // io: read, but would not be accepted; bad_rows: some lines of it would not
 };
 
 // Names what the path is, then looks into it. Error(usage) when the path is missing or nothing that this

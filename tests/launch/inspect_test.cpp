@@ -33,13 +33,15 @@ void check_text(const Inspection& found, const std::vector<std::string>& words) 
 
 TEST_CASE("a model directory is told with sizes, parameters, rope, memory and tensors") {
   const TempDir dir;
-  const dex::test::TinyModel tiny{.layers = 3, .hidden = 32, .heads = 4, .kv_heads = 2, .head_dim = 8, .intermediate = 48, .vocab = 97};
+  const dex::test::TinyModel tiny{
+      .layers = 3, .hidden = 32, .heads = 4, .kv_heads = 2, .head_dim = 8, .intermediate = 48, .vocab = 97};
   tiny.write(dir / "m");
   const Inspection found = inspect(dir / "m");
-  CHECK(found.sound);
+  CHECK(found.code == ExitCode::done);
   CHECK(found.facts["kind"] == "model");
   CHECK(found.facts["family"] == "llama");
-  // Per layer: q, o 32x32; k, v 16x32; gate, up, down 48x32; two norms. Then a tied embedding and the last norm.
+  // Per layer: q, o 32x32; k, v 16x32; gate, up, down 48x32; two norms. Then a tied embedding and the last
+  // norm.
   const int parameters = 3 * (2 * 1024 + 2 * 512 + 3 * 1536 + 64) + 97 * 32 + 32;
   CHECK(found.facts["parameters"] == parameters);
   CHECK(found.facts["memory"]["f32"]["weights"] == 4 * parameters);
@@ -48,8 +50,8 @@ TEST_CASE("a model directory is told with sizes, parameters, rope, memory and te
   CHECK(found.facts["inverse_frequencies"].size() == 4);
   CHECK(found.facts["inverse_frequencies"][0] == 1.0);
   CHECK(found.facts["path"] == (dir / "m").string());
-  check_text(found, {"model.layers.*.self_attn.q_proj.weight", "[32, 32]", "4, 2 for keys and values, of 8", "tied",
-                     "none: ids in, ids out", "no scaling", "26,368"});
+  check_text(found, {"model.layers.*.self_attn.q_proj.weight", "[32, 32]", "4, 2 for keys and values, of 8",
+                     "tied", "none: ids in, ids out", "no scaling", "26,368"});
 }
 
 TEST_CASE("tensors that do not fit the config are told and not accepted") {
@@ -61,21 +63,23 @@ TEST_CASE("tensors that do not fit the config are told and not accepted") {
   config["num_hidden_layers"] = 5;
   dex::write_file(dir / "m" / "config.json", config.dump());
   const Inspection found = inspect(dir / "m");
-  CHECK_FALSE(found.sound);
+  CHECK(found.code == ExitCode::io);
   CHECK(found.facts["problems"].size() == 11);  // ten and how many more
-  check_text(found, {"model.layers.0.mlp.down_proj.weight is [32, 48], config.json wants [32, 40]", "tensors more do not fit"});
+  check_text(found, {"model.layers.0.mlp.down_proj.weight is [32, 48], config.json wants [32, 40]",
+                     "tensors more do not fit"});
 }
 
 TEST_CASE("a config alone is told with what it takes to hold the model") {
   const auto configs = dex::test::shared("data/hf-configs");
   if (!configs) return;
   const Inspection found = inspect(*configs / "llama3.1-8b" / "config.instruct.json");
-  CHECK(found.sound);
+  CHECK(found.code == ExitCode::done);
   CHECK(found.facts["parameters"] == 8'030'261'248);  // as published
   CHECK(found.facts["rope"]["type"] == "llama3");
   CHECK(found.facts["stop_ids"] == nlohmann::json({128001, 128008, 128009}));
-  check_text(found, {"8,030,261,248", "theta 500000, llama3, factor 8, low 1, high 4, original positions 8192",
-                     "1 .. 3.06892", "128.0 KiB a token"});  // 2 x 32 x 8 x 128 numbers of 2 bytes
+  check_text(found,
+             {"8,030,261,248", "theta 500000, llama3, factor 8, low 1, high 4, original positions 8192",
+              "1 .. 3.06892", "128.0 KiB a token"});  // 2 x 32 x 8 x 128 numbers of 2 bytes
   CHECK(inspect(*configs / "llama3.2-1b").facts["parameters"] == 1'235'814'400);
   CHECK(inspect(*configs / "smollm2-135m" / "config.transformers5.json").facts["parameters"] == 134'515'008);
   CHECK(inspect(*configs / "qwen3" / "Qwen3-4B.config.json").facts["parameters"] == 4'022'468'096);
@@ -85,7 +89,7 @@ TEST_CASE("the small Qwen3 model is told whole, with its tokenizer and stop ids"
   const auto model = dex::test::shared("cases/d-m1");
   if (!model) return;
   const Inspection found = inspect(*model);
-  CHECK(found.sound);
+  CHECK(found.code == ExitCode::done);
   CHECK(found.facts["tokenizer"]["size"] == 300);
   CHECK(found.facts["tokenizer"]["kind"] == "byte-level BPE");
   CHECK(found.facts["qk_norm"] == true);
@@ -96,15 +100,17 @@ TEST_CASE("safetensors, JSON lines and HDF5 files are told by their content") {
   const TempDir dir;
   const std::vector<float> values(6, 1.0f);
   const dex::StoredTensor tensor{dex::StoredType::f32, {2, 3}, std::as_bytes(std::span(values))};
-  dex::write_safetensors(dir / "x.safetensors", {{"layers.0.w", tensor}, {"layers.1.w", tensor}, {"b", tensor}}, {{"by", "me"}});
+  dex::write_safetensors(dir / "x.safetensors",
+                         {{"layers.0.w", tensor}, {"layers.1.w", tensor}, {"b", tensor}}, {{"by", "me"}});
   const Inspection weights = inspect(dir / "x.safetensors");
   CHECK(weights.facts["tensors"] == 3);
   CHECK(weights.facts["elements"] == 18);
   CHECK(weights.facts["by_type"]["F32"]["bytes"] == 72);
-  check_text(weights, {"layers.*.w  F32   [2, 3]      2", "by"});
+  check_text(weights, {"layers.*.w F32  [2, 3]     2       12 48 bytes", "by"});
 
-  const Inspection lines = inspect(dir.write("x.jsonl", "{\"a\":1,\"b\":2}\n\n{\"a\":3}\nnot json\n[1]\n{\"a\":4}"));
-  CHECK_FALSE(lines.sound);
+  const Inspection lines =
+      inspect(dir.write("x.jsonl", "{\"a\":1,\"b\":2}\n\n{\"a\":3}\nnot json\n[1]\n{\"a\":4}"));
+  CHECK(lines.code == ExitCode::bad_rows);
   CHECK(lines.facts["lines"] == 6);
   CHECK(lines.facts["objects"] == 3);
   CHECK(lines.facts["blank"] == 1);
@@ -146,8 +152,10 @@ TEST_CASE("adapters and checkpoints are told by the directory or a file of their
 TEST_CASE("paths that are missing or of no known kind are refused with what was seen and wanted") {
   const TempDir dir;
   check_refused(ExitCode::usage, {"absent", "no such"}, [&] { inspect(dir / "absent"); });
-  check_refused(ExitCode::usage, {dir.path().string(), "holds nothing", "wanted a model directory"}, [&] { inspect(dir.path()); });
-  const auto refuse = [&](ExitCode code, const std::string& name, const std::string& bytes, std::vector<std::string> words) {
+  check_refused(ExitCode::usage, {dir.path().string(), "holds nothing", "wanted a model directory"},
+                [&] { inspect(dir.path()); });
+  const auto refuse = [&](ExitCode code, const std::string& name, const std::string& bytes,
+                          std::vector<std::string> words) {
     const fs::path path = dir.write(name, bytes);
     words.push_back(path.string());
     check_refused(code, words, [&] { inspect(path); });
@@ -157,7 +165,8 @@ TEST_CASE("paths that are missing or of no known kind are refused with what was 
   refuse(ExitCode::usage, "chats.json", "[{\"id\": 1}]", {"dex prepare"});
   refuse(ExitCode::usage, "other.json", "{\"a\": 1}", {"a JSON object of nothing known"});
   refuse(ExitCode::io, "cut.json", "{\"a\": ", {"not JSON"});
-  refuse(ExitCode::io, "pointer.model", "version https://git-lfs.github.com/spec/v1\noid", {"git-lfs pointer"});
+  refuse(ExitCode::io, "pointer.model", "version https://git-lfs.github.com/spec/v1\noid",
+         {"git-lfs pointer"});
   refuse(ExitCode::io, "x.gguf", "GGUF....", {"GGUF"});
   refuse(ExitCode::io, "x.safetensors", "<!doctype html>", {"web page"});
   refuse(ExitCode::io, "x.h5", "\x89HDF\r\n\x1a\n", {});
@@ -166,7 +175,8 @@ TEST_CASE("paths that are missing or of no known kind are refused with what was 
 }
 
 TEST_CASE("columns are aligned, numbers to the right") {
-  CHECK(dex::columns({{"name", "count"}, {"a", "12"}, {"longer", "x"}}) == "  name   count\n  a      12\n  longer x\n");
+  CHECK(dex::columns({{"name", "count"}, {"a", "12"}, {"longer", "x"}}) ==
+        "  name   count\n  a      12\n  longer x\n");
   CHECK(dex::columns({{"name", "type", "count"}, {"a", "F32", "1,024"}, {"bb", "BF16", "7"}}) ==
         "  name type count\n  a    F32  1,024\n  bb   BF16     7\n");
   CHECK(dex::columns({}).empty());
