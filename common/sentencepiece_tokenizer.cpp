@@ -182,7 +182,8 @@ class SentencePieceTokenizer : public Tokenizer {
     const json config = json::parse(read_file(path), nullptr, false);
     require(config.is_object(), ExitCode::io, "{}: not a JSON object", path.string());
     if (config.value("add_bos_token", json()) == json(false)) begin_.reset();
-    for (const auto& [key, token] : config.value("added_tokens_decoder", json::object()).items())
+    const json added = config.value("added_tokens_decoder", json::object());
+    for (const auto& [key, token] : added.items())
       add_token(std::atoi(key.c_str()), token, path.string());
   }
 

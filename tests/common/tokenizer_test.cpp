@@ -66,7 +66,7 @@ void check_cases(const std::filesystem::path& dir, const std::string& name) {
     CHECK(tokenizer->encode(inputs.substr(0, end)) == expected);
     inputs.erase(0, end + separator.size());
   }
-  CHECK(count == 47);
+  CHECK(count == 46);
 }
 
 }  // namespace
@@ -144,7 +144,8 @@ TEST_CASE("the first token of a continuation keeps its space, a control before t
   const Ids answer = tokenizer->encode("answer");
   TextStream whole(*tokenizer, false), continued(*tokenizer, true);
   CHECK(whole.add(Ids{1}) == "");
-  CHECK(whole.add(answer) + whole.add(answer) == "answer answer");
+  CHECK(whole.add(answer) == "answer");
+  CHECK(whole.add(answer) == " answer");
   CHECK(continued.add(answer) == " answer");
 }
 
@@ -208,7 +209,7 @@ TEST_CASE("long runs in messages have the expected ids, in threads too", "[share
       threads.emplace_back([&, i] { all[i] = tokenizer->encode(records[i]["conversations"][0]["value"].get<std::string>()); });
     for (auto& thread : threads) thread.join();
     for (std::size_t i = 0; i < records.size(); ++i) {
-      const json& wanted = expected[name][records[i]["id"].get<std::string>()];
+      const json& wanted = expected[name][records[i]["id"].get<std::string>().substr(4)];
       CHECK(all[i].size() == wanted["n_ids"].get<std::size_t>());
       CHECK(Ids(all[i].begin(), all[i].begin() + 8) == wanted["first8"].get<Ids>());
       CHECK(Ids(all[i].end() - 4, all[i].end()) == wanted["last4"].get<Ids>());

@@ -11,7 +11,7 @@
 
 namespace dex::test {
 
-// Writes tokenizer.model into dir. `options` override the settings named below.
+// Writes tokenizer.model into dir. `options` override the settings named below: the library takes the first of two.
 inline void train_sentencepiece(const TempDir& dir, const std::string& options = "") {
   std::mt19937 random(7);
   const char* const words[] = {"the", "answer", "is", "a", "tokenizer", "that", "returns", "words", "hello", "world",
@@ -24,10 +24,10 @@ inline void train_sentencepiece(const TempDir& dir, const std::string& options =
   dir.write("corpus.txt", corpus);
   const std::string prefix = (dir / "tokenizer").string();
   const auto status = sentencepiece::SentencePieceTrainer::Train(
-      "--input=" + (dir / "corpus.txt").string() + " --model_prefix=" + prefix +
+      options + " --input=" + (dir / "corpus.txt").string() + " --model_prefix=" + prefix +
       " --model_type=bpe --vocab_size=420 --byte_fallback=true --normalization_rule_name=identity"
       " --remove_extra_whitespaces=false --allow_whitespace_only_pieces=true --hard_vocab_limit=false"
-      " --split_digits=true --minloglevel=2 " + options);
+      " --split_digits=true --minloglevel=2");
   if (!status.ok()) throw std::runtime_error(status.ToString());
 }
 
