@@ -41,7 +41,7 @@ TEST_CASE("the batch form and the flat form are read alike") {
   CHECK(jobs[1].number == 2);
 }
 
-TEST_CASE("only LF ends a line; a mark, one CR and blank lines are dropped") {
+TEST_CASE("only LF ends a line, a mark, one CR and blank lines are dropped") {
   const auto jobs = parse_jobs("\xEF\xBB\xBF{\"prompt\":\"a\"}\r\n\n   \n{\"prompt\":\"b\xE2\x80\xA8\x63\"}");
   REQUIRE(jobs.size() == 2);
   CHECK(good(jobs[0]).prompt == "a");
