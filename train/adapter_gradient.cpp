@@ -25,7 +25,7 @@ void adapter_backward(const AdapterWeights& w, const AdapterTrace& t, const at::
   const at::Tensor du = grad_normed_RD * final_norm;
   const at::Tensor dx = (du - t.induced_unit_RD * (du * t.induced_unit_RD).mean(-1, true)) * t.induced_scale_R1;
 
-  g.alpha.add_((dx * t.delta_RD).sum());
+  g.alpha.add_((dx * t.delta_RD).sum(at::kDouble).to(dx.scalar_type()));  // one number for all rows: sum it widely
   const at::Tensor ddelta = dx * w.alpha;
   g.down.addmm_(ddelta.t(), t.act_RM);
   g.down_bias.add_(ddelta.sum(0));

@@ -1,0 +1,25 @@
+// The full-vocabulary distillation loss of a row of logits, value and gradient in one visit.
+#pragma once
+#include <cstdint>
+
+#include "kernels/types.h"
+
+namespace dex {
+
+struct DistillRows {
+  const void* teacher = nullptr;  // (rows, vocab) logits of dtype
+  const void* student = nullptr;  // as teacher
+  void* difference = nullptr;     // as teacher: softmax(student / tau) - softmax(teacher / tau); may be student
+  float* kl = nullptr;            // (rows): KL(softmax(teacher / tau) || softmax(student / tau))
+  std::uint8_t* agrees = nullptr;  // (rows): both have the same best token, the lowest id among equals
+  int rows = 0, vocab = 0;
+  float inverse_tau = 1;
+  Dtype dtype = Dtype::f32;
+};
+
+namespace cpu {
+// On the caller's thread; NaN in a row's logits makes its kl NaN.
+void distill_rows(const DistillRows& p);
+}  // namespace cpu
+
+}  // namespace dex
