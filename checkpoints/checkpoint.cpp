@@ -130,6 +130,8 @@ CheckpointSearch newest_checkpoint(const fs::path& root) {
       return search;
     } catch (const Error& error) {
       search.passed_over.push_back(error.what());
+    } catch (const fs::filesystem_error& error) {
+      search.passed_over.push_back(error.what());
     }
   }
   return search;

@@ -8,6 +8,16 @@
 
 namespace dex {
 
+void LatticePolicy::check(int num_stages) const {
+  constexpr int kMost = 4096;
+  if (expand == Expand::full)
+    require(num_stages <= 12, ExitCode::usage, "the full lattice of {} depths has 2^{} nodes; wanted at most 12 depths, or --expand budget",
+            num_stages, num_stages);
+  else
+    require(rows >= 1 && rows <= kMost && width >= 1 && width <= kMost, ExitCode::usage,
+            "a budget of {} rows and width {}, wanted 1 .. {} of each", rows, width, kMost);
+}
+
 int LatticePolicy::max_nodes(int num_stages) const {
   return expand == Expand::full ? 1 << num_stages : (rows + 1) * num_stages;
 }
@@ -16,10 +26,7 @@ Lattice::Lattice(int num_stages, LatticePolicy policy, int context_size, Token r
     : num_stages_(num_stages), policy_(policy), last_position_(last_position), tip_position_(context_size),
       next_row_(context_size), waves_(static_cast<std::size_t>(num_stages)), context_(static_cast<std::size_t>(context_size)) {
   require(num_stages >= 1, ExitCode::bug, "a lattice of {} stages, wanted at least 1", num_stages);
-  require(policy.expand == Expand::full || (policy.rows >= 1 && policy.width >= 1), ExitCode::usage,
-          "a budget of {} rows and width {}, wanted at least 1 of each", policy.rows, policy.width);
-  require(policy.expand == Expand::budget || num_stages <= 12, ExitCode::usage,
-          "the full lattice of {} depths has 2^{} nodes; wanted at most 12 depths, or --expand budget", num_stages, num_stages);
+  policy.check(num_stages);
   std::iota(context_.begin(), context_.end(), 0);
   tip_ = add_node(-1, root, num_stages - 1, 1);
   waves_.front().push_back(tip_);

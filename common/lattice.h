@@ -30,6 +30,7 @@ struct LatticePolicy {
   bool decs = true;          // full: an exit proposes its best token that is not yet a child (paper, Section 3.3)
   bool single_exit = false;  // full: only the first exit proposes (paper, Section 4.1)
 
+  void check(int num_stages) const;  // Error(usage) when such a lattice cannot be
   int answer_width(int num_stages) const { return expand == Expand::full ? num_stages : width; }
   int max_nodes(int num_stages) const;  // nodes alive at once, at most
 };

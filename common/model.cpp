@@ -1,5 +1,7 @@
 #include "common/model.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "common/digest.h"
@@ -29,11 +31,12 @@ bool has_tokenizer(const std::filesystem::path& dir) {
 
 std::string model_fingerprint(const ModelConfig& c, const WeightFile& weights) {
   Sha256 digest;
-  digest.add(fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {}\n", c.family, c.hidden_size, c.intermediate_size,
+  digest.add(fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}\n", c.family, c.hidden_size, c.intermediate_size,
                          c.vocab_size, c.num_layers, c.num_heads, c.num_kv_heads, c.head_dim, c.rms_norm_eps, c.rope.theta,
-                         c.rope.type, c.rope.factor, c.tied_head));
+                         c.rope.type, c.rope.factor, c.rope.low_freq_factor, c.rope.high_freq_factor, c.rope.original_max_positions,
+                         c.tied_head));
   for (const auto& [name, tensor] : weights.tensors()) {
-    digest.add(fmt::format("{} {} {}\n", name, name_of(tensor.type), tensor.bytes.size()));
+    digest.add(fmt::format("{} {} {}\n", name, name_of(tensor.type), fmt::join(tensor.shape, ",")));
     digest.add(tensor.bytes.first(std::min(kSampledBytes, tensor.bytes.size())));
     digest.add(tensor.bytes.last(std::min(kSampledBytes, tensor.bytes.size())));
   }

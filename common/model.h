@@ -27,8 +27,8 @@ struct Model {
   static Model load(const std::filesystem::path& dir, const DepthSet& depths, Dtype dtype);
 };
 
-// SHA-256 over the config's numbers and every tensor's name, type, shape and a sample of its bytes: cheap at any size,
-// and different when weights differ.
+// SHA-256 over the config's numbers and every tensor's name, type, shape and first and last 4 KiB: cheap at any size. A change
+// only in the middle of a tensor is not seen.
 std::string model_fingerprint(const ModelConfig& config, const WeightFile& weights);
 
 }  // namespace dex

@@ -97,7 +97,7 @@ class MatchState {
 };
 
 std::string message_of(int code) {
-  PCRE2_UCHAR text[256];
+  PCRE2_UCHAR text[256] = {};
   pcre2_get_error_message(code, text, sizeof text);
   return reinterpret_cast<const char*>(text);
 }
@@ -123,7 +123,7 @@ class RegexRule : public WordSplitter::Rule {
     for (std::size_t from = 0; from < text.size();) {
       const int rc = pcre2_match(code_, subject, text.size(), from, PCRE2_NO_UTF_CHECK, state.data, state.context);
       if (rc == PCRE2_ERROR_NOMATCH) break;
-      require(rc >= 0, ExitCode::bug, "splitting text into words: {}", message_of(rc));
+      if (rc < 0) fail(ExitCode::bug, "splitting text into words: {}", message_of(rc));
       if (found[1] == found[0]) {  // an empty match makes no word
         if (found[0] == text.size()) break;
         from = found[0] + first_code_point(text.substr(found[0])).size;

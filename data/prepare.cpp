@@ -50,6 +50,7 @@ class Staging {
     std::error_code error;
     require(!fs::exists(out) || (fs::is_directory(out) && fs::is_empty(out, error)), ExitCode::usage,
             "{}: exists and is not an empty directory", out.string());
+    fs::remove_all(path_, error);  // left by a killed run whose process had this number
     make_directory(path_);
   }
   ~Staging() {
@@ -192,7 +193,7 @@ void refuse_cut_file(const PrepareOptions& options) {
 
 PrepareReport prepare(const PrepareOptions& options, const Renderer& renderer) {
   require(options.max_len >= 2, ExitCode::usage, "--max-len {}, wanted at least 2", options.max_len);
-  require(options.threads >= 1, ExitCode::usage, "--threads {}, wanted at least 1", options.threads);
+  require(options.threads >= 1 && options.threads <= 1024, ExitCode::usage, "--threads {}, wanted 1 .. 1024", options.threads);
   require(options.held_out >= 0 && options.held_out < 1, ExitCode::usage,
           "--held-out {}, wanted 0 <= share < 1", options.held_out);
   require(!options.limit || *options.limit > 0, ExitCode::usage, "--limit 0, wanted at least 1");

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "common/chat_template.h"
+#include "common/command_line.h"
 #include "common/error.h"
 #include "common/log.h"
 #include "common/tokenizer.h"
@@ -108,7 +109,7 @@ void add_prepare_command(CLI::App& program, std::function<int()>& chosen) {
   command->callback([flags, limit, command, &chosen] {
     if (limit->count() > 0) flags->options.limit = flags->limit;
     chosen = [flags, command] {
-      spdlog::info("prepare options\n{}", command->config_to_str(true));
+      spdlog::info("prepare {}", command_line_of(*command));
       return run(*flags);
     };
   });

@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 
 std::string line_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
 
-// A function of the job alone, so that the same job has the same answer line wherever it runs.
+// Of the line number and its custom_id: the same file gives the same ids wherever it runs.
 std::string job_hash(int line, const std::string& custom_id) { return sha256_of(fmt::format("{}\n{}", line, custom_id)).substr(0, 24); }
 
 Json answer_row(const JobLine& line, const std::string& custom_id, int status, Json body, Json error) {
@@ -111,7 +111,7 @@ class BatchRun {
     Json line = {{"command", "decode"}, {"output", options_.output.string()}, {"answered", done_ - bad_}, {"bad_lines", bad_}};
     line["counts"] = tally_.json();
     if (plain_) {
-      std::fputs(("\n" + speed_table(plain_tally_, tally_, session_.model().depths.num_stages())).c_str(), stderr);
+      std::fputs(("\n" + speed_table(plain_tally_, tally_, options_.explore ? "dex" : "ar", options_.explore ? session_.model().depths.num_stages() : 1)).c_str(), stderr);
       spdlog::info("--verify: {} ids and the bits of their final logits equal plain decoding's", tally_.tokens());
       line["verified"] = true;
       line["plain"] = plain_tally_.json();

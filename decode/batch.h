@@ -15,8 +15,8 @@ struct BatchOptions {
 };
 
 // Prints the counts, and one JSON line on stdout. Answers hold only functions of the job; times and round statistics go
-// to <output>.stats.jsonl. Both files appear whole. Returns 0, or 3 when lines were bad, or 1 when --verify found a
-// difference (at which it stops: nothing is written).
+// to <output>.stats.jsonl. Both files appear whole. Returns 0, or 3 when lines were bad. A difference that --verify finds
+// is an Error(bug), and nothing is written.
 int run_batch(const Session& session, const BatchOptions& options);
 
 }  // namespace dex

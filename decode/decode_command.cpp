@@ -66,7 +66,7 @@ int decode_prompt(const DecodeOptions& options) {
     DecodeTally plain_tally(DepthSet({}, session.model().config.num_layers));
     plain_tally.add(plain);
     const auto difference = first_difference(plain, result);
-    std::fputs(("\n" + speed_table(plain_tally, tally, session.model().depths.num_stages())).c_str(), stderr);
+    std::fputs(("\n" + speed_table(plain_tally, tally, options.method, explore ? session.model().depths.num_stages() : 1)).c_str(), stderr);
     line["verified"] = !difference;
     line["plain"] = plain_tally.json();
     if (difference) spdlog::error("--verify: {}", *difference);

@@ -38,7 +38,7 @@ class Decoder {
  public:
   virtual ~Decoder() = default;
   // Error(usage) when the prompt is empty, holds unknown ids or leaves no room for a token. `on_token` may be empty; it
-  // is called in order on the caller's thread.
+  // is called in order, on one thread, before generate returns.
   virtual DecodeResult generate(std::span<const Token> prompt, const Limits& limits, const OnToken& on_token) = 0;
 };
 

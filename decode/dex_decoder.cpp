@@ -23,6 +23,7 @@ class DexDecoder final : public Decoder {
  public:
   DexDecoder(const Model& model, const Adapters& adapters, LatticePolicy policy, int threads, std::vector<int> cores)
       : cores_(std::move(cores)) {
+    policy.check(model.depths.num_stages());
     for (int k = 0; k < model.depths.num_stages(); ++k) {
       const Adapter* adapter = adapters.empty() ? nullptr : adapters[static_cast<std::size_t>(k)].get();
       explorers_.push_back(std::make_unique<Explorer>(model, adapter, policy, k, threads));
@@ -46,10 +47,10 @@ class DexDecoder final : public Decoder {
         peers[k]->abort(error.what());
       }
     };
-    std::vector<std::thread> threads;
-    for (std::size_t k = 1; k < size; ++k) threads.emplace_back(explore, k);
-    explore(0);
-    for (auto& thread : threads) thread.join();
+    // Every explorer in a thread of its own: binding one to a core must not bind the caller.
+    std::vector<std::jthread> threads;
+    for (std::size_t k = 0; k < size; ++k) threads.emplace_back(explore, k);
+    threads.clear();
     rethrow_cause(errors);
     return result;
   }

@@ -39,7 +39,7 @@ void EadReader::read_chunk(int text, int first, std::span<const Token> ids, int 
 
   at::Tensor x = model.embedding->rows(ids);
   const auto layout = RowLayout::contiguous(first, count, context);
-  // ranked[reading][row][exit]
+  // answers[reading][row][exit]
   std::vector<std::vector<std::vector<ExitAnswer>>> answers(readings_.size());
   for (auto& rows : answers) rows.resize(static_cast<std::size_t>(asked_rows));
   for (int k = 0; k < num_stages; ++k) {

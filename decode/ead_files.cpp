@@ -68,7 +68,7 @@ Json shares_json(const EadReading& reading, const DepthSet& depths) {
           {"mean_stable", s.mean_stable}, {every_layer ? "S_EAD" : "S_X", s.speedup}, {"mean_hop", s.mean_hop}, {"mean_hop_decs", s.mean_hop_decs}};
 }
 
-// The longest text no longer than a picture can show, as the picture script wants it.
+// The first text, cut to what a picture can show, as the picture script wants it.
 Json map_of(const Session& session, const EadReading& reading, const std::vector<std::string>& names) {
   constexpr int kShown = 64;
   const DepthSet& depths = session.model().depths;

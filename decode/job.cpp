@@ -10,6 +10,9 @@ namespace {
 
 using Json = nlohmann::json;
 
+// A value for a message. What is nested is named only: writing it out would recurse as deep as the line likes.
+std::string shown(const Json& value) { return value.is_structured() ? value.type_name() : value.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
 std::string text_field(const Json& object, const char* name) {
   const Json& value = object.at(name);
   require(value.is_string(), ExitCode::usage, "\"{}\" is {}, wanted a string", name, value.type_name());
@@ -32,26 +35,28 @@ std::optional<int> max_tokens_field(const Json& body) {
   const char* name = body.contains("max_completion_tokens") ? "max_completion_tokens" : "max_tokens";
   if (!body.contains(name) || body.at(name).is_null()) return std::nullopt;
   const Json& value = body.at(name);
-  require(value.is_number_integer(), ExitCode::usage, "\"{}\" is {}, wanted a whole number", name, value.dump());
+  require(value.is_number_integer(), ExitCode::usage, "\"{}\" is {}, wanted a whole number", name, shown(value));
   const auto count = value.get<std::int64_t>();
   require(count >= 0 && count <= std::numeric_limits<int>::max(), ExitCode::usage, "\"{}\" is {}, wanted 0 or more", name,
-          value.dump());
+          shown(value));
   return static_cast<int>(count);
 }
 
 // Fields that would change the text must not be dropped in silence.
 void check_unsupported(const Json& body) {
   if (const auto t = body.find("temperature"); t != body.end() && !t->is_null()) {
-    require(t->is_number(), ExitCode::usage, "\"temperature\" is {}, wanted a number", t->dump());
-    require(t->get<double>() >= 0, ExitCode::usage, "\"temperature\" is {}, wanted 0 or more", t->dump());
-    require(t->get<double>() <= 1e-3, ExitCode::usage, "\"temperature\" is {}; only greedy decoding (0) is supported", t->dump());
+    require(t->is_number(), ExitCode::usage, "\"temperature\" is {}, wanted a number", shown(*t));
+    require(t->get<double>() >= 0, ExitCode::usage, "\"temperature\" is {}, wanted 0 or more", shown(*t));
+    require(t->get<double>() <= 1e-3, ExitCode::usage, "\"temperature\" is {}; only greedy decoding (0) is supported", shown(*t));
   }
   const auto given = [&](const char* name) { return body.contains(name) && !body.at(name).is_null(); };
-  for (const char* name : {"stop", "logit_bias", "tools", "response_format"})
+  for (const char* name : {"stop", "logit_bias", "tools", "tool_choice", "functions", "response_format", "suffix", "stop_token_ids"})
     if (given(name)) fail(ExitCode::usage, "\"{}\" is not supported", name);
-  for (const auto& [name, only] : {std::pair{"frequency_penalty", "0"}, {"presence_penalty", "0"}, {"n", "1"}, {"stream", "false"}})
-    if (given(name) && body.at(name).dump() != only)
-      fail(ExitCode::usage, "\"{}\" is {}; only {} is supported", name, body.at(name).dump(), only);
+  for (const char* name : {"frequency_penalty", "presence_penalty", "stream", "logprobs", "top_logprobs", "echo", "min_tokens", "ignore_eos"})
+    if (given(name) && body.at(name) != Json(0) && body.at(name) != Json(false))
+      fail(ExitCode::usage, "\"{}\" is {}, which is not supported", name, shown(body.at(name)));
+  for (const char* name : {"n", "best_of", "repetition_penalty"})
+    if (given(name) && body.at(name) != Json(1)) fail(ExitCode::usage, "\"{}\" is {}; only 1 is supported", name, shown(body.at(name)));
 }
 
 Job parse_body(const Json& body) {

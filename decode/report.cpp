@@ -62,7 +62,7 @@ std::uint64_t hash_of(const std::vector<Token>& ids) {
   return hash;
 }
 
-std::string speed_table(const DecodeTally& plain, const DecodeTally& dex, int explorers) {
+std::string speed_table(const DecodeTally& plain, const DecodeTally& other, const std::string& name, int explorers) {
   std::string text = fmt::format("{:<22} {:>10} {:>10} {:>22}\n", "decoder", "tokens/s", "relative", "time to first token");
   const auto line = [&](const std::string& name, const DecodeTally& tally) {
     text += fmt::format("{:<22} {:>10.1f} {:>9.2f}x {:>20.3f} s\n", name, tally.tokens_per_second(),
@@ -70,8 +70,8 @@ std::string speed_table(const DecodeTally& plain, const DecodeTally& dex, int ex
                         tally.first_token_seconds());
   };
   line("plain", plain);
-  line(fmt::format("dex, {} explorer{}", explorers, explorers == 1 ? "" : "s"), dex);
-  if (explorers > 1)
+  line(explorers > 1 ? fmt::format("{}, {} explorers", name, explorers) : name, other);
+  if (explorers > 1 && other.tokens_per_second() < plain.tokens_per_second())
     text += "All explorers here share one memory bus, and every round reads all weights whatever the number of explorers, so exploring\n"
             "is slower than plain decoding on this machine; it is faster where each explorer has a device of its own.\n";
   return text;

@@ -36,6 +36,6 @@ std::int64_t peak_memory_bytes();    // resident, of this process
 std::uint64_t hash_of(const std::vector<Token>& ids);  // FNV-1a over the ids' bytes
 
 // Both speeds side by side, and why exploration does not pay on one memory bus.
-std::string speed_table(const DecodeTally& plain, const DecodeTally& dex, int explorers);
+std::string speed_table(const DecodeTally& plain, const DecodeTally& other, const std::string& name, int explorers);
 
 }  // namespace dex

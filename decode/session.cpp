@@ -12,6 +12,8 @@
 namespace dex {
 namespace {
 
+constexpr int kMostThreads = 1024;
+
 // "cpu:0,cpu:1" -> cores; "cpu" or "" -> none bound. One device per explorer.
 std::vector<int> parse_cores(const std::string& devices, int num_stages) {
   std::vector<int> cores;
@@ -65,14 +67,14 @@ void SessionOptions::add_explorer_options(CLI::App& command) {
 LatticePolicy SessionOptions::policy() const {
   require(expand == "full" || expand == "budget", ExitCode::usage, "--expand is \"{}\", wanted full or budget", expand);
   require(expand == "full" || (!no_decs && !single_exit), ExitCode::usage, "--no-decs and --single-exit need --expand full");
-  require(rows >= 1 && width >= 1, ExitCode::usage, "--rows is {} and --width {}, wanted at least 1 of each", rows, width);
   return {.expand = expand == "full" ? Expand::full : Expand::budget, .rows = rows, .width = width, .decs = !no_decs,
           .single_exit = single_exit};
 }
 
 Session::Session(const SessionOptions& options) : options_(options) {
   const Dtype dtype = parse_dtype(options.dtype);
-  require(options.threads >= 0, ExitCode::usage, "--threads is {}, wanted 0 or more", options.threads);
+  require(options.threads >= 0 && options.threads <= kMostThreads, ExitCode::usage, "--threads is {}, wanted 0 .. {}", options.threads,
+          kMostThreads);
   threads_ = options.threads > 0 ? options.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   require(std::filesystem::exists(options.model), ExitCode::usage, "{}: no such model directory", options.model.string());
   const ModelConfig config = read_model_config(options.model);
@@ -101,7 +103,9 @@ std::unique_ptr<Decoder> Session::plain() const { return plain_decoder(*model_, 
 
 std::unique_ptr<Decoder> Session::dex() const {
   const int stages = model_->depths.num_stages();
-  return dex_decoder(*model_, adapters_, options_.policy(), std::max(1, threads_ / stages), parse_cores(options_.devices, stages));
+  const auto cores = parse_cores(options_.devices, stages);
+  const int threads = cores.empty() ? std::max(1, threads_ / stages) : 1;  // a device is one core
+  return dex_decoder(*model_, adapters_, options_.policy(), threads, cores);
 }
 
 const Tokenizer& Session::tokenizer() const {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "common/error.h"
@@ -48,7 +49,9 @@ int run(int argc, char** argv) {
     return complain(ExitCode::usage, error.what());
   }
   dex::start_log(quiet);
-  return chosen();
+  const int code = chosen();
+  if (!std::cout.flush()) return complain(ExitCode::io, "the result cannot be written to stdout");
+  return code;
 }
 
 }  // namespace
@@ -60,6 +63,8 @@ int main(int argc, char** argv) {
     return complain(error.code(), error.what());
   } catch (const std::filesystem::filesystem_error& error) {
     return complain(ExitCode::io, error.what());
+  } catch (const nlohmann::json::exception& error) {
+    return complain(ExitCode::io, std::string("a JSON file holds another type than wanted: ") + error.what());
   } catch (const std::exception& error) {
     return complain(ExitCode::bug, error.what());
   }

@@ -24,7 +24,7 @@ void check(const TrainOptions& o) {
   at_least("--batch-size", o.batch_size, 1);
   at_least("--micro-batch", o.micro_batch, 1);
   at_least("--width", o.width, std::int64_t{0});
-  at_least("--threads", o.threads, 0);
+  require(o.threads >= 0 && o.threads <= 1024, ExitCode::usage, "--threads is {}, wanted 0 .. 1024", o.threads);
   at_least("--keep", o.keep, 1);
   at_least("--eval-samples", o.eval_samples, 0);
   at_least<std::int64_t>("--ridge-tokens", o.ridge_tokens, 1);

@@ -27,7 +27,7 @@ struct TrainOptions {
 // Error(usage) naming the option, the value and what is wanted.
 void check(const TrainOptions& options);
 
-// What two runs must share to be one run interrupted: everything the weights depend on.
+// What two runs must share to be one run interrupted: everything the weights depend on but the number of threads.
 nlohmann::json identity_of(const TrainOptions& options);
 
 }  // namespace dex

@@ -60,13 +60,16 @@ TEST_CASE("a bad line becomes one bad job that says why") {
       {"{\"prompt\":\"a\",\"temperature\":\"hot\"}", "hot"}, {"{\"prompt\":\"a\",\"temperature\":-1}", "-1"},
       {"{\"prompt\":\"a\",\"temperature\":0.7}", "greedy"}, {"{\"prompt\":\"a\",\"temperature\":NaN}", "not JSON"},
       {"{\"prompt\":\"\xFF\"}", "not JSON"}, {"{\"prompt\":\"a\"} x", "not JSON"}, {"{\"prompt\":\"a\",\"n\":2}", "\"n\""},
-      {"{\"prompt\":\"a\",\"stop\":[\"x\"]}", "stop"}, {"{\"body\":3}", "body"}, {"{\"custom_id\":3,\"prompt\":\"a\"}", "custom_id"}};
+      {"{\"prompt\":\"a\",\"stop\":[\"x\"]}", "stop"}, {"{\"prompt\":\"a\",\"logprobs\":true}", "logprobs"}, {"{\"prompt\":\"a\",\"echo\":true}", "echo"},
+      {"{\"prompt\":\"a\",\"presence_penalty\":0.5}", "presence_penalty"}, {"{\"prompt\":" + std::string(200000, '[') + std::string(200000, ']') + "}", "array"},
+      {"{\"prompt\":\"a\",\"n\":" + std::string(200000, '[') + std::string(200000, ']') + "}", "array"}, {"{\"body\":3}", "body"}, {"{\"custom_id\":3,\"prompt\":\"a\"}", "custom_id"}};
   for (const auto& [line, reason] : cases) {
     CAPTURE(line);
     const auto jobs = parse_jobs(line);
     REQUIRE(jobs.size() == 1);
     CHECK_THAT(bad(jobs.front()).reason, Catch::Contains(reason));
   }
+  CHECK(good(parse_jobs(R"({"prompt":"a","frequency_penalty":0.0,"presence_penalty":0,"n":1,"stream":false,"logprobs":null})").front()).prompt == "a");
   CHECK(bad(parse_jobs("{\"custom_id\":\"named\",\"prompt\":1}").front()).custom_id == "named");
 }
 
