@@ -38,14 +38,20 @@ HWY_INLINE Vec logits_at(const T* row, std::size_t i, std::size_t vocab) {
 struct Softmax {
   float max = 0;         // of the logits as they are
   float log_sum = 0;     // log of the sum of exp((logit - max) / tau)
+  bool has_nan = false;
 };
 
 template <class T>
 Softmax softmax_of(const T* row, std::size_t vocab, float inverse_tau) {
   const Floats d;
   Vec top = hn::Set(d, kLowest);
-  for (std::size_t i = 0; i < vocab; i += kLanes) top = hn::Max(top, logits_at(row, i, vocab));
-  Softmax s{.max = max_of(d, top)};
+  auto is_nan = hn::Ne(top, top);
+  for (std::size_t i = 0; i < vocab; i += kLanes) {
+    const Vec logits = logits_at(row, i, vocab);
+    is_nan = hn::Or(is_nan, hn::Ne(logits, logits));  // Max and exp_of may lose a NaN
+    top = hn::Max(top, logits);
+  }
+  Softmax s{.max = max_of(d, top), .has_nan = !hn::AllFalse(d, is_nan)};
   const Vec max = hn::Set(d, s.max), scale = hn::Set(d, inverse_tau);
   Vec sum = hn::Zero(d);
   for (std::size_t i = 0; i < vocab; i += kLanes)
@@ -88,7 +94,7 @@ void distill_row(const DistillRows& p, int r) {
     kl = hn::Add(kl, hn::IfThenElseZero(counts, hn::Mul(probability, hn::Sub(log_p, log_q))));
     store(hn::Sub(exp_of(d, log_q), probability), difference + i, vocab - i);
   }
-  p.kl[r] = sum_of(d, kl);
+  p.kl[r] = t.has_nan || s.has_nan ? std::numeric_limits<float>::quiet_NaN() : sum_of(d, kl);
 }
 
 void distill(const DistillRows& p) {
