@@ -45,13 +45,13 @@ template <class T>
 Softmax softmax_of(const T* row, std::size_t vocab, float inverse_tau) {
   const Floats d;
   Vec top = hn::Set(d, kLowest);
-  auto is_nan = hn::Ne(top, top);
+  auto same = hn::Eq(top, top);
   for (std::size_t i = 0; i < vocab; i += kLanes) {
     const Vec logits = logits_at(row, i, vocab);
-    is_nan = hn::Or(is_nan, hn::Ne(logits, logits));  // Max and exp_of may lose a NaN
+    same = hn::And(same, hn::Eq(logits, logits));  // Max and exp_of may lose a NaN
     top = hn::Max(top, logits);
   }
-  Softmax s{.max = max_of(d, top), .has_nan = !hn::AllFalse(d, is_nan)};
+  Softmax s{.max = max_of(d, top), .has_nan = !hn::AllTrue(d, same)};
   const Vec max = hn::Set(d, s.max), scale = hn::Set(d, inverse_tau);
   Vec sum = hn::Zero(d);
   for (std::size_t i = 0; i < vocab; i += kLanes)
