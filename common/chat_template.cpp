@@ -9,6 +9,7 @@
 #include "common/digest.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "common/json_file.h"
 
 namespace dex {
 namespace {
@@ -79,11 +80,13 @@ std::string_view recognised(const std::string& jinja) {
 }
 
 // A template is a text, or a list of named ones.
-std::string template_text(const json& field) {
+std::string template_text(const json& config) {
+  const json field = config.value("chat_template", json());
   if (field.is_string()) return field.get<std::string>();
-  if (field.is_array())
-    for (const json& entry : field)
-      if (entry.is_object() && entry.value("name", "") == "default") return entry.value("template", "");
+  if (!field.is_array()) return "";
+  for (const json& entry : field)
+    if (entry.is_object() && entry.value("name", json()) == json("default") && entry.value("template", json()).is_string())
+      return entry["template"].get<std::string>();
   return "";
 }
 
@@ -106,9 +109,7 @@ ChatTemplate ChatTemplate::of_model(const std::filesystem::path& model_dir) {
   if (std::filesystem::exists(path)) {
     jinja = read_file(path);
   } else if (path = model_dir / "tokenizer_config.json"; std::filesystem::exists(path)) {
-    const json config = json::parse(read_file(path), nullptr, false);
-    require(config.is_object(), ExitCode::io, "{}: not a JSON object", path.string());
-    jinja = template_text(config.value("chat_template", json()));
+    jinja = template_text(read_json_object(path));
   }
   require(!jinja.empty(), ExitCode::usage, "{}: has no chat template; choose one with --template: {}", model_dir.string(),
           fmt::join(names(), ", "));

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <iterator>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "common/error.h"
 #include "common/unicode_additions.h"
@@ -26,8 +28,33 @@ bool is_late(char32_t code) {
   return range != std::end(kLateMarks) && code >= range->first;
 }
 
-void append_normal(std::string_view text, std::string& made) {
-  if (text.empty()) return;
+// Marks in canonical order, which NFC gives them anyway. utf8proc orders by swapping neighbours, quadratic in the length of
+// a run; what comes ordered costs it nothing.
+std::string order_marks(std::string_view text) {
+  std::string ordered;
+  std::vector<std::pair<int, std::string_view>> run;  // combining class and bytes
+  const auto flush = [&] {
+    std::stable_sort(run.begin(), run.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (const auto& [mark_class, bytes] : run) ordered += bytes;
+    run.clear();
+  };
+  while (!text.empty()) {
+    const CodePoint code = first_code_point(text);
+    const int mark_class = utf8proc_get_property(static_cast<utf8proc_int32_t>(code.value))->combining_class;
+    if (mark_class == 0) flush();
+    run.emplace_back(mark_class, text.substr(0, code.size));
+    if (mark_class == 0) flush();
+    text.remove_prefix(code.size);
+  }
+  flush();
+  return ordered;
+}
+
+void append_normal(std::string_view part, std::string& made) {
+  if (part.empty()) return;
+  constexpr std::size_t kShort = 64;
+  const std::string ordered = part.size() > kShort ? order_marks(part) : "";
+  const std::string_view text = ordered.empty() ? part : ordered;
   utf8proc_uint8_t* bytes = nullptr;
   const auto size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
                                  static_cast<utf8proc_ssize_t>(text.size()), &bytes,

@@ -11,6 +11,7 @@
 #include "common/error.h"
 #include "common/file.h"
 #include "common/foreign_file.h"
+#include "common/json_file.h"
 #include "common/sentencepiece_settings.h"
 #include "common/utf8.h"
 #include "common/whole_words.h"
@@ -179,22 +180,23 @@ class SentencePieceTokenizer : public Tokenizer {
 
   void read_config(const std::filesystem::path& path) {
     if (!std::filesystem::exists(path)) return;
-    const json config = json::parse(read_file(path), nullptr, false);
-    require(config.is_object(), ExitCode::io, "{}: not a JSON object", path.string());
+    const json config = read_json_object(path);
     if (config.value("add_bos_token", json()) == json(false)) begin_.reset();
-    const json added = config.value("added_tokens_decoder", json::object());
+    const json added = config.value("added_tokens_decoder", json());
     for (const auto& [key, token] : added.items())
       add_token(std::atoi(key.c_str()), token, path.string());
   }
 
   void add_token(Token id, const json& token, const std::string& place) {
     constexpr int kMost = 1 << 24;
-    const std::string text = token.is_object() ? token.value("content", "") : "";
-    require(id >= 0 && id < kMost && !text.empty(), ExitCode::usage, "{}: added_tokens_decoder has id {} with {}", place,
-            id, token.dump());
+    const json content = token.is_object() ? token.value("content", json()) : json();
+    const std::string text = content.is_string() ? content.get<std::string>() : "";
+    require(id >= 0 && id < kMost && !text.empty(), ExitCode::usage,
+            "{}: added_tokens_decoder has the id {} with {}; wanted an id from 0 to {} and an object with a content", place,
+            id, token.dump(), kMost - 1);
     if (id < whole_.GetPieceSize()) return;  // the model file has it
     if (id >= size()) pieces_.resize(static_cast<std::size_t>(id) + 1);
-    pieces_[static_cast<std::size_t>(id)] = {text, text, token.value("special", false)};
+    pieces_[static_cast<std::size_t>(id)] = {text, text, token.value("special", json()) == json(true)};
     controls_.add(text, id);
   }
 

@@ -1,5 +1,6 @@
-// tokenize_lines MODEL_DIR [--controls] [--time REPEATS THREADS]: one JSON string a line on stdin; ids of each as one JSON
-// list a line on stdout, or the seconds that tokenizing all of them took: by the clock, and of CPU time.
+// tokenize_lines MODEL_DIR [--controls | --chat TEMPLATE | --time REPEATS THREADS]: one JSON string a line on stdin (with --chat
+// one list of messages, the last a user's); ids of each as one JSON list a line on stdout, or the seconds that tokenizing all
+// of them took: by the clock, and of CPU time.
 #include <atomic>
 #include <chrono>
 #include <ctime>
@@ -9,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/chat_template.h"
 #include "common/error.h"
 #include "common/tokenizer.h"
 
@@ -28,10 +30,21 @@ void print_seconds(const dex::Tokenizer& tokenizer, const std::vector<std::strin
   std::cout << elapsed << " " << static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC << std::endl;
 }
 
+std::vector<dex::Token> prompt_ids(const dex::Tokenizer& tokenizer, const std::string& name, const nlohmann::json& list) {
+  std::vector<dex::Message> messages;
+  for (const auto& message : list) messages.push_back({message["role"], message["content"]});
+  return dex::ChatTemplate::named(name).render(messages, tokenizer, true).tokens;
+}
+
 int run(const std::vector<std::string>& arguments) {
   const auto tokenizer = dex::load_tokenizer(arguments.at(0));
   const bool controls = arguments.size() > 1 && arguments[1] == "--controls";
   const bool timed = arguments.size() > 3 && arguments[1] == "--time";
+  if (arguments.size() > 2 && arguments[1] == "--chat") {
+    for (std::string line; std::getline(std::cin, line);)
+      std::cout << nlohmann::json(prompt_ids(*tokenizer, arguments[2], nlohmann::json::parse(line))) << "\n";
+    return 0;
+  }
   std::vector<std::string> texts;
   for (std::string line; std::getline(std::cin, line);) texts.push_back(nlohmann::json::parse(line));
   if (timed) {

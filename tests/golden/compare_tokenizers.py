@@ -18,6 +18,7 @@ import time
 import unicodedata
 from pathlib import Path
 
+import jinja2
 import sentencepiece
 import tokenizers
 
@@ -25,12 +26,20 @@ MODELS = ("smollm2", "qwen3", "llama3", "llama2")
 SENTENCEPIECE_MODELS = ("llama2",)
 
 
-def sharegpt_messages(path, num_records):
+CHAT_TEMPLATES = {
+    "smollm2": ("smollm2", "chat_template.jinja"),
+    "qwen3": ("qwen3", "chat_template.Qwen3-0.6B.jinja"),
+    "llama3": ("llama3.1", "chat_template.Llama-3.1-8B-Instruct.jinja"),
+}
+
+
+def sharegpt_records(path, num_records):
+    """The texts of each record's turns."""
     decoder = json.JSONDecoder()
     with open(path, encoding="utf-8") as file:
         text = file.read(1)  # the bracket
         assert text == "[", f"{path}: does not begin with ["
-        text, messages = "", []
+        text, records = "", []
         for _ in range(num_records):
             while True:
                 text = text.lstrip(" \t\r\n,")
@@ -40,11 +49,11 @@ def sharegpt_messages(path, num_records):
                 except json.JSONDecodeError:
                     more = file.read(1 << 20)
                     if not more:
-                        return messages
+                        return records
                     text += more
             text = text[end:]
-            messages += [turn["value"] for turn in record["conversations"]]
-    return messages
+            records.append([turn["value"] for turn in record["conversations"]])
+    return records
 
 
 def random_texts(count, seed):
@@ -110,6 +119,34 @@ class Reference:
         return self.tokenizer.encode(text, add_special_tokens=False).ids
 
 
+def chat_prompts(messages_of_records):
+    """Conversations of user and assistant turns that end with the user's; answers that white space begins are left out:
+    there an answer's tokens begin where the prompt ended, which one text for all does not ask for."""
+    prompts = []
+    for values in messages_of_records:
+        for turns in (1, 3):
+            if len(values) >= turns and all(value and not value[0].isspace() for value in values[1:turns:2]):
+                prompts.append([{"role": ("user", "assistant")[i % 2], "content": values[i]} for i in range(turns)])
+    return prompts
+
+
+def compare_chats(model, template, path, directory, prompts, ours):
+    """Prompts as the published Jinja template and the package make them."""
+    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)
+    rendered = environment.from_string(path.read_text(encoding="utf-8"))
+    tokenizer = tokenizers.Tokenizer.from_file(str(directory / "tokenizer.json"))
+    controls = json.loads((directory / "tokenizer.json").read_text(encoding="utf-8"))["added_tokens"]
+    texts = [(prompt, rendered.render(messages=prompt, add_generation_prompt=True, bos_token="<|begin_of_text|>")) for prompt in prompts
+             if not any(token["content"] in message["content"] for token in controls for message in prompt)]
+    got = ours.prompts([prompt for prompt, _ in texts], template)
+    differing = [(text, g, w) for (_, text), g in zip(texts, got) if g != (w := tokenizer.encode(text, add_special_tokens=False).ids)]
+    print(f"| {model} | prompts by {template} | {len(texts)} | {sum(map(len, got))} | {len(differing)} |", flush=True)
+    for text, seen, wanted in differing[:3]:
+        at = next((i for i, (a, b) in enumerate(zip(seen, wanted)) if a != b), min(len(seen), len(wanted)))
+        print(f"    {ascii(text[:200])}... at id {at}: {seen[at - 2:at + 4]}, wanted {wanted[at - 2:at + 4]}")
+    return len(differing)
+
+
 class Ours:
     def __init__(self, program, directory):
         self.command = [str(program), str(directory)]
@@ -117,6 +154,11 @@ class Ours:
     def ids(self, texts, controls):
         lines = "".join(json.dumps(text) + "\n" for text in texts)
         done = subprocess.run(self.command + (["--controls"] if controls else []), input=lines, capture_output=True, text=True, check=True)
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def prompts(self, conversations, template):
+        lines = "".join(json.dumps(conversation) + "\n" for conversation in conversations)
+        done = subprocess.run(self.command + ["--chat", template], input=lines, capture_output=True, text=True, check=True)
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     def seconds(self, file, threads):
@@ -173,7 +215,8 @@ def main():
     parser.add_argument("--pairs", type=int, default=5, help="timed pairs; 0 leaves the timing out")
     arguments = parser.parse_args()
 
-    sets = {"ShareGPT": sharegpt_messages(arguments.sharegpt, arguments.records), "random": random_texts(arguments.random, arguments.seed)}
+    records = sharegpt_records(arguments.sharegpt, arguments.records)
+    sets = {"ShareGPT": [value for values in records for value in values], "random": random_texts(arguments.random, arguments.seed)}
     if arguments.every_character:
         sets["every character"] = every_character()
     print(f"tokenizers {tokenizers.__version__}, sentencepiece {sentencepiece.__version__}\n")
@@ -186,6 +229,9 @@ def main():
             differences += compare_ids(model, kind, texts, Reference(directory, model, False), ours, False)
         if model not in SENTENCEPIECE_MODELS:
             differences += compare_ids(model, "random, with controls", sets["random"], Reference(directory, model, True), ours, True)
+        if model in CHAT_TEMPLATES:
+            template, file = CHAT_TEMPLATES[model]
+            differences += compare_chats(model, template, directory / file, directory, chat_prompts(records), ours)
     if arguments.pairs:
         time_all(arguments, sets["ShareGPT"])
     return differences > 0
