@@ -48,6 +48,8 @@ Model Model::load(const std::filesystem::path& dir, const DepthSet& depths, Dtyp
   require(depths.num_layers() == model.config.num_layers, ExitCode::usage, "{}: the depth set {} ends at {}, the model has {} layers",
           dir.string(), depths.text(), depths.num_layers(), model.config.num_layers);
   const WeightFile weights = WeightFile::open(dir);
+  require(!weights.has(fmt::format("model.layers.{}.input_layernorm.weight", model.config.num_layers)), ExitCode::io,
+          "{}: the weights go on after the {} layers that config.json names", dir.string(), model.config.num_layers);
   model.fingerprint = model_fingerprint(model.config, weights);
   if (has_tokenizer(dir)) model.tokenizer = load_tokenizer(dir);
   const int rows = static_cast<int>(model.config.vocab_size);

@@ -46,11 +46,11 @@ Outcome sample_of(const RawRecord& record, const PrepareOptions& options, const 
 class Staging {
  public:
   explicit Staging(const fs::path& out)
-      : out_(out), path_(out.string() + ".tmp-" + std::to_string(getpid())) {
+      : out_(out), path_(out.string() + ".tmp") {
     std::error_code error;
     require(!fs::exists(out) || (fs::is_directory(out) && fs::is_empty(out, error)), ExitCode::usage,
             "{}: exists and is not an empty directory", out.string());
-    fs::remove_all(path_, error);  // left by a killed run whose process had this number
+    fs::remove_all(path_, error);  // left by a killed run
     make_directory(path_);
   }
   ~Staging() {

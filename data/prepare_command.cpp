@@ -99,9 +99,9 @@ void add_prepare_command(CLI::App& program, std::function<int()>& chosen) {
   command->add_option("--data", options.data, "ShareGPT file: a JSON array of conversations")->required();
   command->add_option("--out", options.out, "Directory to make; absent or empty before")->required();
   command->add_option("--template", flags->template_name, "Chat template; default: the one of the model");
-  command->add_option("--max-len", options.max_len, "Tokens a sample is cut to")->capture_default_str();
+  command->add_option("--max-len", options.max_len, "Tokens a sample is cut to")->check(CLI::Range(2, 1 << 20))->capture_default_str();
   command->add_flag("--allow-truncated", options.allow_truncated, "Take the whole records of a cut file");
-  CLI::Option* limit = command->add_option("--limit", flags->limit, "Look at the first N records only");
+  CLI::Option* limit = command->add_option("--limit", flags->limit, "Look at the first N records only")->check(CLI::Range(1, 2147483647));
   command->add_option("--held-out", options.held_out, "Share of chats kept for evaluation")
       ->capture_default_str();
   command->add_option("--threads", options.threads, "Tokenising threads; any number gives the same bytes")

@@ -1,5 +1,7 @@
 #include "decode/batch.h"
 
+#include <unistd.h>
+
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -51,6 +53,7 @@ class BatchRun {
         tally_(options.explore ? session.model().depths : whole_depth()), plain_tally_(whole_depth()) {}
 
   int run() {
+    check_output();
     const auto lines = parse_jobs(read_file(options_.input));
     require(!lines.empty(), ExitCode::usage, "{}: no job lines", options_.input.string());
     {
@@ -68,6 +71,17 @@ class BatchRun {
 
  private:
   DepthSet whole_depth() const { return DepthSet({}, session_.model().config.num_layers); }
+
+  // Before hours of decoding, not after them.
+  void check_output() const {
+    const auto& out = options_.output;
+    std::error_code none;
+    require(!std::filesystem::equivalent(out, options_.input, none), ExitCode::usage, "{}: --output is --input, which it would replace", out.string());
+    require(!std::filesystem::is_directory(out), ExitCode::usage, "{}: --output is a directory, wanted a file", out.string());
+    const auto parent = out.has_parent_path() ? out.parent_path() : std::filesystem::path(".");
+    require(std::filesystem::is_directory(parent), ExitCode::usage, "{}: no such directory for --output", parent.string());
+    require(access(parent.c_str(), W_OK) == 0, ExitCode::io, "{}: --output cannot be written there", parent.string());
+  }
 
   void answer(const JobLine& line) {
     if (const auto* bad = std::get_if<BadJob>(&line.content)) return refuse(line, bad->custom_id, bad->reason);

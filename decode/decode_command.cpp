@@ -2,6 +2,7 @@
 #include "decode/decode_command.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -19,8 +20,7 @@ namespace {
 
 struct DecodeOptions {
   SessionOptions session;
-  std::string method = "dex", prompt, chat;
-  std::vector<Token> prompt_ids;
+  std::string method = "dex", prompt, chat, prompt_ids;
   std::filesystem::path input, output;
   int max_tokens = 128;
   bool verify = false, json = false, ignore_stop = false, parse_controls = false;
@@ -28,8 +28,20 @@ struct DecodeOptions {
   Limits limits() const { return {max_tokens, ignore_stop}; }
 };
 
+std::vector<Token> parse_ids(const std::string& text) {
+  std::vector<Token> ids;
+  for (const char *at = text.data(), *end = at + text.size();; ++at) {
+    Token id = 0;
+    const auto [after, error] = std::from_chars(at, end, id);
+    require(error == std::errc() && (after == end || *after == ','), ExitCode::usage, "--prompt-ids is \"{}\", wanted ids such as 1,2,3", text);
+    ids.push_back(id);
+    at = after;
+    if (at == end) return ids;
+  }
+}
+
 std::vector<Token> prompt_of(const DecodeOptions& options, const Session& session) {
-  if (!options.prompt_ids.empty()) return options.prompt_ids;
+  if (!options.prompt_ids.empty()) return parse_ids(options.prompt_ids);
   if (!options.chat.empty()) return session.chat_ids(std::vector<Message>{{"user", options.chat}});
   return session.prompt_ids(options.prompt, options.parse_controls);
 }
@@ -103,7 +115,7 @@ void add_decode_command(CLI::App& program, std::function<int()>& chosen) {
   c.add_option("--method", o->method, "dex (depth exploration) or ar (plain decoding)")->capture_default_str();
   c.add_option("--prompt", o->prompt, "Text to continue");
   c.add_option("--chat", o->chat, "A user's message to answer, through the model's chat template");
-  c.add_option("--prompt-ids", o->prompt_ids, "Token ids to continue, such as 1,2,3")->delimiter(',');
+  c.add_option("--prompt-ids", o->prompt_ids, "Token ids to continue, such as 1,2,3");
   c.add_option("--input", o->input, "Job lines (OpenAI batch form)");
   c.add_option("--output", o->output, "Answer lines, in input order");
   c.add_option("--max-tokens", o->max_tokens, "New tokens at most, where a job does not say")->capture_default_str();

@@ -78,10 +78,10 @@ void add_ead_command(CLI::App& program, std::function<int()>& chosen) {
   auto o = std::make_shared<EadOptions>();
   CLI::App& c = *program.add_subcommand("ead", "Measure at which depths tokens are ready (all layers, unless --depths or --adapters)");
   o->session.add_model_options(c);
-  c.add_option("--prompts", o->prompts, "Job lines (OpenAI batch form)")->required();
+  c.add_option("--prompts", o->prompts, "Job lines (OpenAI batch form); a bad line ends the measurement")->required();
   c.add_option("--out", o->out, "Directory for ead.h5, summary.json and ead.json")->required();
   c.add_option("--max-tokens", o->max_tokens, "Tokens generated per prompt at most")->capture_default_str();
-  c.add_option("--limit", o->limit, "Prompts at most (0: all)")->capture_default_str();
+  c.add_option("--limit", o->limit, "Prompts at most (0: all)")->check(CLI::NonNegativeNumber)->capture_default_str();
   c.callback([o, &c, &chosen] {
     chosen = [o, &c] {
       spdlog::info("ead {}", command_line_of(c));

@@ -118,6 +118,10 @@ void write_ead(const std::filesystem::path& dir, const Session& session, const s
                const std::vector<EadReading>& readings, const std::vector<std::string>& names) {
   require(!readings.front().rows.empty(), ExitCode::usage, "no prompt gave a token to measure");
   const DepthSet& depths = session.model().depths;
+  std::error_code none;
+  require(!std::filesystem::exists(dir) || std::filesystem::exists(dir / "summary.json") ||
+              (std::filesystem::is_directory(dir) && std::filesystem::is_empty(dir, none)),
+          ExitCode::usage, "{}: holds something else than an EAD measurement", dir.string());
   make_directory(dir);
   std::filesystem::remove(dir / "summary.json");
   write_table(dir / "ead.h5", session, readings);

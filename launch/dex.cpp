@@ -1,11 +1,14 @@
 // dex: finds the command that was asked for, runs it, and turns what it throws into one line and an exit code.
 #include <CLI/CLI.hpp>
 
+#include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
 
 #include "common/error.h"
 #include "common/log.h"
@@ -50,13 +53,14 @@ int run(int argc, char** argv) {
   }
   dex::start_log(quiet);
   const int code = chosen();
-  if (!std::cout.flush()) return complain(ExitCode::io, "the result cannot be written to stdout");
+  if (!std::cout.flush() || std::fflush(stdout) != 0) return complain(ExitCode::io, "the result cannot be written to stdout");
   return code;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file over the size limit is an error of the write, with its path
   try {
     return run(argc, argv);
   } catch (const dex::Error& error) {
@@ -65,6 +69,8 @@ int main(int argc, char** argv) {
     return complain(ExitCode::io, error.what());
   } catch (const nlohmann::json::exception& error) {
     return complain(ExitCode::io, std::string("a JSON file holds another type than wanted: ") + error.what());
+  } catch (const std::system_error& error) {
+    return complain(ExitCode::temporary, std::string("the system refuses: ") + error.what());
   } catch (const std::exception& error) {
     return complain(ExitCode::bug, error.what());
   }

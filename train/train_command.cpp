@@ -72,7 +72,7 @@ void add_options(CLI::App& c, TrainOptions& o) {
   number("--init", o.init, "Start: paper (alpha 1e-3) or ridge (closed form)");
   number("--ridge-tokens", o.ridge_tokens, "Tokens the closed form is solved on");
   number("--dtype", o.dtype, "Compute type of the frozen model: bf16 or f32; adapters are trained in f32");
-  number("--seed", o.seed, "Of start and sample order");
+  c.add_option("--seed", o.seed, "Of start and sample order")->check(CLI::NonNegativeNumber)->capture_default_str();
   number("--threads", o.threads, "0: one per core");
   number("--save-every", o.save_every, "Steps between checkpoints; 0: at the end only");
   number("--keep", o.keep, "Checkpoints that stay");

@@ -23,14 +23,14 @@ void check(const TrainOptions& o) {
   at_least<std::int64_t>("--steps", o.steps, 0);
   at_least("--batch-size", o.batch_size, 1);
   at_least("--micro-batch", o.micro_batch, 1);
-  at_least("--width", o.width, std::int64_t{0});
+  require(o.width >= 0 && o.width <= 1 << 20, ExitCode::usage, "--width is {}, wanted 0 .. {}", o.width, 1 << 20);
   require(o.threads >= 0 && o.threads <= 1024, ExitCode::usage, "--threads is {}, wanted 0 .. 1024", o.threads);
   at_least("--keep", o.keep, 1);
   at_least("--eval-samples", o.eval_samples, 0);
   at_least<std::int64_t>("--ridge-tokens", o.ridge_tokens, 1);
   for (const auto& [name, value] : {std::pair{"--save-every", o.save_every}, {"--stop-after", o.stop_after}, {"--eval-every", o.eval_every}})
     at_least<std::int64_t>(name, value, 0);
-  require(o.learning_rate > 0 && o.learning_rate < 1e3, ExitCode::usage, "--lr is {}, wanted a rate over 0", o.learning_rate);
+  require(o.learning_rate > 0 && o.learning_rate < 1e3, ExitCode::usage, "--lr is {}, wanted a rate over 0 and under 1000", o.learning_rate);
   require(o.warmup >= 0 && o.warmup <= 1, ExitCode::usage, "--warmup is {}, wanted a share in 0..1", o.warmup);
   require(o.weight_decay >= 0 && o.weight_decay < 1e3, ExitCode::usage, "--weight-decay is {}, wanted 0 or more", o.weight_decay);
   require(o.tau > 0 && o.tau < 1e3, ExitCode::usage, "--tau is {}, wanted a temperature over 0", o.tau);

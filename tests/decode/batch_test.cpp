@@ -72,6 +72,12 @@ TEST_CASE("a failed run leaves no output") {
   CHECK_THROWS_AS(run_batch(session, {.input = blank, .output = dir / "out.jsonl"}), Error);
   CHECK_THROWS_AS(run_batch(session, {.input = dir / "missing.jsonl", .output = dir / "out.jsonl"}), Error);
   CHECK_FALSE(std::filesystem::exists(dir / "out.jsonl"));
+  const auto jobs = dir.write("jobs.jsonl", "{\"prompt\":\"a\"}\n");
+  const std::string before = read_file(jobs);
+  CHECK_THROWS_WITH(run_batch(session, {.input = jobs, .output = jobs}), Catch::Contains("--input"));
+  CHECK_THROWS_WITH(run_batch(session, {.input = jobs, .output = dir.path()}), Catch::Contains("directory"));
+  CHECK_THROWS_WITH(run_batch(session, {.input = jobs, .output = dir / "none" / "out.jsonl"}), Catch::Contains("none"));
+  CHECK(read_file(jobs) == before);
 }
 
 TEST_CASE("jobs at the edges of a 64-position model end as plain decoding does") {

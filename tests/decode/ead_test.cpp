@@ -49,6 +49,10 @@ TEST_CASE("a measurement is written whole, read back, and refused when altered")
   CHECK(summary.at("readings").at("no adapters").contains("S_EAD"));
   CHECK_THAT(describe_ead(dir / "ead"), Catch::Contains("20 generated tokens"));
 
+  dir.write("full/precious.txt", "mine");
+  CHECK_THROWS_WITH(write_ead(dir / "full", session, "tiny", reader.readings(), {"only"}), Catch::Contains("something else"));
+  write_ead(dir / "ead", session, "tiny", reader.readings(), {"only"});  // a measurement may be replaced
+
   auto bytes = read_file(dir / "ead" / "ead.h5");
   bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
   write_file(dir / "ead" / "ead.h5", bytes);

@@ -50,6 +50,15 @@ TEST_CASE("options that cannot be are refused with the value seen") {
   }
 }
 
+TEST_CASE("weights with more layers than the config are refused") {
+  const test::TempDir dir;
+  const auto five = test::TinyModel{.layers = 5}.write(dir / "five"), four = test::TinyModel{.layers = 4}.write(dir / "four");
+  std::filesystem::copy_file(four / "config.json", five / "config.json", std::filesystem::copy_options::overwrite_existing);
+  const auto [code, message] = refusal([&] { Session({.model = five}); });
+  CHECK(code == ExitCode::io);
+  CHECK_THAT(message, Catch::Contains("4 layers"));
+}
+
 TEST_CASE("adapters give the depths, and those of another model are refused") {
   const test::TempDir dir;
   const auto path = test::TinyModel{}.write(dir / "m"), other = test::TinyModel{.seed = 2}.write(dir / "other");

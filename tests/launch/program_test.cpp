@@ -1,11 +1,15 @@
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "tests/support/byte_tokenizer.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/tiny_model.h"
 
 namespace {
 
@@ -22,7 +26,8 @@ std::string read(const std::filesystem::path& path) {
 
 Outcome dex_program(const std::string& arguments) {
   const dex::test::TempDir dir;
-  const std::string command = std::string(DEX_BINARY_DIR) + "/dex " + arguments + " >" + (dir / "out").string() + " 2>" + (dir / "err").string();
+  // Redirections first, so that one in the arguments overrides them.
+  const std::string command = std::string(DEX_BINARY_DIR) + "/dex >" + (dir / "out").string() + " 2>" + (dir / "err").string() + " " + arguments;
   const int status = std::system(command.c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(dir / "out"), read(dir / "err")};
 }
@@ -51,4 +56,31 @@ TEST_CASE("a command line that cannot be understood is one line on stderr and ex
     CHECK(outcome.err.rfind("dex: error: ", 0) == 0);
     CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
   }
+}
+
+TEST_CASE("exit codes tell who can help, and the last line on stdout is the result") {
+  const dex::test::TempDir dir;
+  const auto model = dex::test::TinyModel{.vocab = dex::test::kByteVocabulary}.write(dir / "m");
+  dex::test::write_byte_tokenizer(model);
+  dir.write("jobs.jsonl", "{\"prompt\":\"a\"}\nnot json\n");
+  const std::string decode = "--quiet decode --max-tokens 3 --depths 2 --model " + model.string();
+  const std::string jobs = (dir / "jobs.jsonl").string(), out = (dir / "out.jsonl").string();
+
+  const Outcome good = dex_program(decode + " --prompt-ids 1,2,3 --verify");
+  CHECK(good.code == 0);
+  const auto end = good.out.find_last_not_of('\n');
+  const auto start = good.out.rfind('\n', end);
+  CHECK(nlohmann::json::parse(good.out.substr(start + 1)).at("verified") == true);
+
+  for (const char* ids : {"''", "1,", "1,,2", "a", "1,2x", "-1", "99999999999"}) {
+    CAPTURE(ids);
+    CHECK(dex_program(decode + " --prompt-ids " + ids).code == 2);
+  }
+  CHECK(dex_program(decode + " --input " + jobs + " --output " + jobs).code == 2);
+  CHECK(dex_program(decode + " --input " + jobs + " --output " + out).code == 3);
+  CHECK(dex_program(decode + "-missing --prompt-ids 1").code == 2);
+  CHECK(dex_program("--quiet decode --prompt a --json --model " + model.string() + " --max-tokens 2 >/dev/full").code == 74);
+  const auto size = std::filesystem::file_size(model / "model.safetensors");
+  std::filesystem::resize_file(model / "model.safetensors", size - 1);
+  CHECK(dex_program(decode + " --prompt-ids 1").code == 74);
 }
