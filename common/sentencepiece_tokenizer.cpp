@@ -15,6 +15,7 @@
 #include "common/sentencepiece_settings.h"
 #include "common/utf8.h"
 #include "common/whole_words.h"
+#include "common/word_cache.h"
 
 namespace dex {
 namespace {
@@ -143,12 +144,8 @@ class SentencePieceTokenizer : public Tokenizer {
       std::size_t end = begin + 1;
       while (end < text.size() && !(text[end] == ' ' && text[end - 1] != ' ' && !text.substr(0, end).ends_with(kSpace))) ++end;
       const std::string_view word = text.substr(begin, end - begin);
-      if (const Token known = words_->find(word, tokenize); known >= 0) {
-        ids.push_back(known);
-      } else {
-        const std::vector<Token> parts = tokenize(word);
-        ids.insert(ids.end(), parts.begin(), parts.end());
-      }
+      if (const Token known = words_->find(word, tokenize); known >= 0) ids.push_back(known);
+      else cache_.append(word, tokenize, ids);
       begin = end;
     }
   }
@@ -205,6 +202,7 @@ class SentencePieceTokenizer : public Tokenizer {
   ControlStrings controls_;
   SentencePieceSettings settings_;
   std::optional<WholeWords> words_;  // where words can be tokenized one by one
+  mutable WordCache cache_;          // of those that are several pieces
   std::optional<Token> begin_;
 };
 

@@ -159,3 +159,19 @@ TEST_CASE("adapters with NaN are never written") {
   CHECK_THROWS_AS(write_adapter_file(dir / "a", a.config, a.stored), Error);
   CHECK_FALSE(std::filesystem::exists(dir / "a/adapter_model.safetensors"));
 }
+
+TEST_CASE("adapters have the paper's numbers of parameters") {
+  // Appendix C.2, hidden size 8192 in all three.
+  const std::vector<std::pair<int, double>> wanted{{2, 536.9e6}, {3, 805.4e6}, {7, 1.88e9}};
+  for (const auto& [count, parameters] : wanted) {
+    dex::AdapterConfig config{.hidden_size = 8192, .width = 2 * 8192};
+    for (int depth = 1; depth <= count; ++depth) config.depths.push_back(depth);
+    double sum = 0;
+    for (const auto& [name, shape] : dex::adapter_tensors(config)) {
+      double size = 1;
+      for (std::int64_t n : shape) size *= static_cast<double>(n);
+      sum += size;
+    }
+    CHECK(sum == Approx(parameters).epsilon(1e-3));
+  }
+}
