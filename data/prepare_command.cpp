@@ -1,7 +1,5 @@
 #include "data/prepare_command.h"
 
-#include <sys/resource.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
@@ -12,6 +10,7 @@
 #include "common/command_line.h"
 #include "common/error.h"
 #include "common/log.h"
+#include "common/peak_memory.h"
 #include "common/tokenizer.h"
 #include "data/prepare.h"
 
@@ -23,12 +22,6 @@ struct Flags {
   std::string model, template_name;
   std::uint64_t limit = 0;
 };
-
-double peak_rss_mb() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) * 1024 / 1e6;
-}
 
 nlohmann::json totals_of(const std::vector<ShardFile>& files) {
   std::uint64_t samples = 0, tokens = 0, supervised = 0;
@@ -52,7 +45,7 @@ nlohmann::json summary_of(const PrepareReport& report, const PrepareOptions& opt
       {"bytes", manifest.source.bytes},
       {"seconds", report.seconds},
       {"mb_per_second", static_cast<double>(manifest.source.bytes) / 1e6 / report.seconds},
-      {"peak_rss_mb", peak_rss_mb()},
+      {"peak_rss_mb", static_cast<double>(peak_memory_bytes()) / 1e6},
       {"truncated", nullptr}};
   if (manifest.source.cut)
     summary["truncated"] = {{"record", manifest.source.cut_record}, {"offset", manifest.source.cut_offset}};

@@ -9,6 +9,7 @@
 #include "common/error.h"
 #include "common/file.h"
 #include "common/log.h"
+#include "common/peak_memory.h"
 #include "common/progress.h"
 #include "decode/job.h"
 #include "decode/report.h"

@@ -10,6 +10,7 @@
 #include "common/command_line.h"
 #include "common/error.h"
 #include "common/log.h"
+#include "common/peak_memory.h"
 #include "decode/batch.h"
 #include "decode/report.h"
 #include "decode/session.h"

@@ -1,7 +1,6 @@
 #include "decode/report.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <nlohmann/json.hpp>
 
@@ -47,12 +46,6 @@ nlohmann::json DecodeTally::json() const {
           {"depths", depths_.depths()}, {"mean_hop", hopped_ ? static_cast<double>(hop_sum_) / static_cast<double>(hopped_) : 0.0},
           {"near_ties", near_ties_}, {"tokens_per_second", tokens_per_second()}, {"first_token_seconds", first_token_seconds()},
           {"prefill_seconds", prefill_seconds_}, {"decode_seconds", decode_seconds_}};
-}
-
-std::int64_t peak_memory_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return std::int64_t{usage.ru_maxrss} * 1024;
 }
 
 std::uint64_t hash_of(const std::vector<Token>& ids) {
