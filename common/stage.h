@@ -9,6 +9,7 @@
 #include "common/config.h"
 #include "common/depth_set.h"
 #include "common/kv_cache.h"
+#include "common/matrix.h"
 #include "common/row_layout.h"
 #include "common/safetensors.h"
 #include "common/token.h"
@@ -19,10 +20,10 @@ namespace dex {
 
 struct LayerWeights {  // D hidden, F intermediate, Q = heads * head_dim, C = kv_heads * head_dim
   at::Tensor input_norm, post_norm;   // (D) f32
-  at::Tensor qkv;                     // (Q + 2C, D) of dtype
-  at::Tensor out;                     // (D, Q) of dtype
-  at::Tensor gate_up;                 // (2F, D) of dtype
-  at::Tensor down;                    // (D, F) of dtype
+  Matrix qkv;                         // (Q + 2C, D)
+  Matrix out;                         // (D, Q)
+  Matrix gate_up;                     // (2F, D)
+  Matrix down;                        // (D, F)
   at::Tensor q_norm, k_norm;          // (head_dim) f32, undefined when the family has none
 };
 
@@ -36,14 +37,15 @@ class Stage {
   void forward(at::Tensor& x_RD, const RowLayout& layout, KvCache& cache, Workers& workers) const;
 
   // Training: libtorch's own operators over sequences laid end to end, token t of x_TD belonging to sequence s when
-  // begin[s] <= t < begin[s+1]. Attention is causal inside each sequence. f32 in and out. No cache, no gradient.
+  // begin[s] <= t < begin[s+1]. Attention is causal inside each sequence. f32 in and out. No cache, no gradient,
+  // no int8.
   at::Tensor forward_causal(const at::Tensor& x_TD, std::span<const std::int64_t> begin) const;
 
   LayerRange range() const { return range_; }
   const std::vector<LayerWeights>& layers() const { return layers_; }
   const ModelConfig& config() const { return config_; }
   Dtype dtype() const { return dtype_; }
-  KvCache make_cache(int capacity) const { return KvCache(config_, range_.size(), capacity, dtype_); }
+  KvCache make_cache(int capacity) const { return KvCache(config_, range_.size(), capacity, unquantized(dtype_)); }
 
  private:
   ModelConfig config_;

@@ -19,7 +19,9 @@ at::ScalarType scalar_type(StoredType type) {
   fail(ExitCode::bug, "stored type {} has no libtorch type", static_cast<int>(type));
 }
 
-at::ScalarType scalar_type(Dtype dtype) { return dtype == Dtype::f32 ? at::kFloat : at::kBFloat16; }
+at::ScalarType scalar_type(Dtype dtype) {
+  return dtype == Dtype::f32 ? at::kFloat : dtype == Dtype::bf16 ? at::kBFloat16 : at::kChar;
+}
 
 at::Tensor view_of(const StoredTensor& stored) {
   return at::from_blob(const_cast<std::byte*>(stored.bytes.data()), stored.shape, scalar_type(stored.type));

@@ -19,12 +19,14 @@ struct Job {
   const Linear& p;
   const LinearTiles& tiles;
   char* x;
+  float* x_scales;  // (chunks, rows)
 
   int count(int k) const { return std::min(kChunk, p.in - k); }
   std::ptrdiff_t stride(int k) const { return (count(k) + kPad - 1) / kPad * kPad; }
   char* at(int row, int k) const {
     return x + (static_cast<std::ptrdiff_t>(k) * p.rows + row * stride(k)) * tiles.packed_size;
   }
+  float* x_scale(int row, int k) const { return x_scales + static_cast<std::ptrdiff_t>(k / kChunk) * p.rows + row; }
 };
 
 std::ptrdiff_t packed_bytes(const Linear& p, const LinearTiles& tiles, int rows) {
@@ -34,7 +36,8 @@ std::ptrdiff_t packed_bytes(const Linear& p, const LinearTiles& tiles, int rows)
 void pack(const Job& job) {
   for (int k = 0; k < job.p.in; k += kChunk)
     for (int row = 0; row < job.p.rows; ++row)
-      job.tiles.pack(job.p.x + static_cast<std::ptrdiff_t>(row) * job.p.in + k, job.at(row, k), job.count(k));
+      *job.x_scale(row, k) =
+          job.tiles.pack(job.p.x + static_cast<std::ptrdiff_t>(row) * job.p.in + k, job.at(row, k), job.count(k));
 }
 
 const char* weight_at(const Linear& p, int out, int k) {
@@ -56,29 +59,43 @@ void tile(const Job& job, int row, int row_end, int out, int out_end, int k, con
   t.weight_stride = p.in;
   t.ahead = ahead;
   const int blocks = (row_end - row + job.tiles.max_rows - 1) / job.tiles.max_rows;
-  t.ahead_lines = ahead ? (kOuts + blocks - 1) / blocks : 0;
   t.count = job.count(k);
+  const int step_lines = kOuts * job.tiles.step * size_of(p.dtype) / 64;
+  t.ahead_lines = ahead ? (step_lines + blocks - 1) / blocks : 0;
   t.outs = std::min(kOuts, out_end - out);
   t.y_stride = p.out;
-  t.bias = p.bias && k + kChunk >= p.in ? p.bias + out : nullptr;
+  const bool last = k + kChunk >= p.in;
+  t.scales = p.scales && last ? p.scales + out : nullptr;
+  t.bias = p.bias && last ? p.bias + out : nullptr;
   t.first = k == 0;
   while (row < row_end) {
     const int rows = block_rows(row_end - row, job.tiles.max_rows);
     t.x = job.at(row, k);
+    t.x_scales = job.x_scale(row, k);
     t.y = p.y + static_cast<std::ptrdiff_t>(row) * p.out + out;
     job.tiles.tile[rows](t);
     row += rows;
-    t.ahead += static_cast<std::ptrdiff_t>(t.ahead_lines) * t.count * size_of(p.dtype);
+    t.ahead += static_cast<std::ptrdiff_t>(t.ahead_lines) * 64 * (t.count / job.tiles.step);
   }
 }
 
+// Where a thread's share of the weights ends, and where its share of the next linear's begins: memory is never left idle
+// between two operators.
+struct Ahead {
+  const char *end, *next;
+
+  const char* from(const char* at) const {
+    at += kAhead;
+    return at < end ? at : next ? next + (at - end) : nullptr;
+  }
+};
+
 // Few rows: weights in the order they lie in memory, fetched ahead. Many: chunk by chunk, so that x stays near.
-void outputs(const Job& job, int out, int out_end, int row, int row_end) {
+void outputs(const Job& job, int out, int out_end, int row, int row_end, const Ahead& ahead) {
   const Linear& p = job.p;
   if (packed_bytes(p, job.tiles, row_end - row) <= kNear) {
     for (int o = out; o < out_end; o += kOuts)
-      for (int k = 0; k < p.in; k += kChunk)
-        tile(job, row, row_end, o, out_end, k, weight_at(p, o, kOuts * k) + kAhead);
+      for (int k = 0; k < p.in; k += kChunk) tile(job, row, row_end, o, out_end, k, ahead.from(weight_at(p, o, kOuts * k)));
   } else {
     for (int k = 0; k < p.in; k += kChunk)
       for (int o = out; o < out_end; o += kOuts) tile(job, row, row_end, o, out_end, k, nullptr);
@@ -90,18 +107,25 @@ void outputs(const Job& job, int out, int out_end, int row, int row_end) {
 void linear(const Linear& p, Workers& workers, const LinearTiles& tiles) {
   if (p.rows <= 0 || p.out <= 0) return;
   thread_local std::vector<char> scratch;
+  thread_local std::vector<float> x_scales;
+  x_scales.resize(static_cast<std::size_t>((p.in + kChunk - 1) / kChunk) * static_cast<std::size_t>(p.rows));
   scratch.resize(packed_bytes(p, tiles, p.rows) + 64);
-  const Job job{p, tiles, scratch.data() + (64 - reinterpret_cast<std::uintptr_t>(scratch.data()) % 64)};
+  const Job job{p, tiles, scratch.data() + (64 - reinterpret_cast<std::uintptr_t>(scratch.data()) % 64), x_scales.data()};
   pack(job);
-  const int part = std::clamp(p.out / (4 * workers.threads()) / kOuts * kOuts, 2 * kOuts, 64);
-  workers.run((p.out + part - 1) / part, [&](int i) {
+  const int threads = workers.threads();
+  const int part = std::clamp(p.out / (4 * threads) / kOuts * kOuts, 2 * kOuts, 64), parts = (p.out + part - 1) / part;
+  workers.run(parts, [&](int i) {
+    int share = 0;
+    while (i >= workers.share_begin(parts, share + 1)) ++share;
+    const Ahead ahead{weight_at(p, std::min(p.out, workers.share_begin(parts, share + 1) * part), 0),
+                      p.next ? static_cast<const char*>(p.next) + p.next_bytes * share / threads : nullptr};
     for (int row = 0; row < p.rows; row += kRowTile)
-      outputs(job, i * part, std::min(p.out, (i + 1) * part), row, std::min(p.rows, row + kRowTile));
+      outputs(job, i * part, std::min(p.out, (i + 1) * part), row, std::min(p.rows, row + kRowTile), ahead);
   });
 }
 
 void linear(const Linear& p, Workers& workers) {
-  const LinearTiles* dot = p.dtype == Dtype::bf16 ? bf16_dot_tiles() : nullptr;
+  const LinearTiles* dot = dot_tiles(p.dtype);
   linear(p, workers, dot ? *dot : vector_tiles(p.dtype));
 }
 
