@@ -7,7 +7,7 @@
 namespace dex {
 
 Embedding::Embedding(const ModelConfig& config, const WeightFile& weights, Dtype dtype)
-    : matrix_(Matrix::load(weights, "model.embed_tokens.weight", config.vocab_size, config.hidden_size, dtype)) {}
+    : matrix_(Matrix::load(weights, {{"model.embed_tokens.weight", config.vocab_size}}, config.hidden_size, dtype)) {}
 
 at::Tensor Embedding::rows(std::span<const Token> ids) const {
   for (Token id : ids)
@@ -22,7 +22,7 @@ Head::Head(const ModelConfig& config, const WeightFile& weights, const Embedding
       eps_(config.rms_norm_eps) {
   const Matrix whole = config.tied_head
                            ? embedding.matrix()
-                           : Matrix::load(weights, "lm_head.weight", config.vocab_size, config.hidden_size, dtype);
+                           : Matrix::load(weights, {{"lm_head.weight", config.vocab_size}}, config.hidden_size, dtype);
   require(vocab > 0 && vocab <= whole.out(), ExitCode::usage, "{}: the tokenizer has {} ids, the model's head {} rows",
           weights.origin(), vocab, whole.out());
   matrix_ = whole.first_rows(vocab);

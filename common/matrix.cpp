@@ -2,42 +2,31 @@
 
 #include "common/error.h"
 #include "common/tensors.h"
+#include "common/weight_memory.h"
 #include "kernels/linear.h"
 
 namespace dex {
 
 Matrix::Matrix(const at::Tensor& values, Dtype dtype) : dtype_(dtype) {
   if (dtype != Dtype::i8) {
-    values_ = values.to(scalar_type(dtype)).contiguous();
+    values_ = empty_weights(values.sizes().vec(), scalar_type(dtype)).copy_(values);
     return;
   }
   const at::Tensor wide = values.to(at::kFloat), largest = wide.abs().amax(1, /*keepdim=*/true);
   require(largest.isfinite().all().item<bool>(), ExitCode::io, "weights of int8 are made from finite values; here one is not");
   const at::Tensor scales = largest / 127;
-  values_ = at::where(scales > 0, wide / scales, 0).round().clamp(-127, 127).to(at::kChar).contiguous();
+  values_ = empty_weights(values.sizes().vec(), at::kChar).copy_(at::where(scales > 0, wide / scales, 0).round());
   scales_ = scales.flatten().contiguous();
 }
 
-Matrix Matrix::load(const WeightFile& file, const std::string& name, std::int64_t out, std::int64_t in, Dtype dtype) {
-  const at::Tensor values = load_tensor(file, name, {out, in}, dtype == Dtype::i8 ? Dtype::f32 : dtype);
+Matrix Matrix::load(const WeightFile& file, const std::vector<Part>& parts, std::int64_t in, Dtype dtype) {
+  std::vector<at::Tensor> stored;
+  for (const Part& part : parts) stored.push_back(stored_tensor(file, part.name, {part.out, in}));
   try {
-    return Matrix(values, dtype);
+    return Matrix(stored.size() == 1 ? stored[0] : at::cat(stored), dtype);
   } catch (const Error& error) {
-    fail(error.code(), "{}: tensor {}: {}", file.origin(), name, error.what());
+    fail(error.code(), "{}: tensor {}: {}", file.origin(), parts.front().name, error.what());
   }
-}
-
-Matrix Matrix::stacked(const std::vector<Matrix>& parts) {
-  std::vector<at::Tensor> values, scales;
-  for (const Matrix& part : parts) {
-    values.push_back(part.values_);
-    if (part.scales_.defined()) scales.push_back(part.scales_);
-  }
-  Matrix whole;
-  whole.dtype_ = parts.front().dtype_;
-  whole.values_ = at::cat(values);
-  if (!scales.empty()) whole.scales_ = at::cat(scales);
-  return whole;
 }
 
 Matrix Matrix::first_rows(std::int64_t count) const {

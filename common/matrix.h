@@ -17,9 +17,12 @@ class Matrix {
   // Converts float values (out, in). int8: each output's values become the nearest multiples, -127 .. 127, of its scale
   // (largest size / 127); a value that is not finite is Error(io).
   Matrix(const at::Tensor& values_OI, Dtype dtype);
-  // The tensor `name`; errors as load_tensor().
-  static Matrix load(const WeightFile& file, const std::string& name, std::int64_t out, std::int64_t in, Dtype dtype);
-  static Matrix stacked(const std::vector<Matrix>& parts);  // one above the other
+  // Tensors of a file, one above the other; errors as load_tensor().
+  struct Part {
+    std::string name;
+    std::int64_t out;
+  };
+  static Matrix load(const WeightFile& file, const std::vector<Part>& parts, std::int64_t in, Dtype dtype);
   Matrix first_rows(std::int64_t count) const;              // shares memory
 
   std::int64_t out() const { return values_.size(0); }

@@ -15,8 +15,9 @@ LayerWeights load_layer(const ModelConfig& c, int layer, const WeightFile& file,
   const std::string prefix = fmt::format("model.layers.{}.", layer);
   const std::int64_t hidden = c.hidden_size, q = std::int64_t{c.num_heads} * c.head_dim,
                      kv = std::int64_t{c.num_kv_heads} * c.head_dim;
-  const auto matrix = [&](const char* name, std::int64_t out, std::int64_t in) {
-    return Matrix::load(file, prefix + name, out, in, dtype);
+  const auto matrix = [&](std::vector<Matrix::Part> parts, std::int64_t in) {
+    for (auto& part : parts) part.name = prefix + part.name;
+    return Matrix::load(file, parts, in, dtype);
   };
   const auto vector = [&](const char* name, std::int64_t size) {
     return load_tensor(file, prefix + name, {size}, Dtype::f32);
@@ -24,12 +25,10 @@ LayerWeights load_layer(const ModelConfig& c, int layer, const WeightFile& file,
   LayerWeights w;
   w.input_norm = vector("input_layernorm.weight", hidden);
   w.post_norm = vector("post_attention_layernorm.weight", hidden);
-  w.qkv = Matrix::stacked({matrix("self_attn.q_proj.weight", q, hidden), matrix("self_attn.k_proj.weight", kv, hidden),
-                           matrix("self_attn.v_proj.weight", kv, hidden)});
-  w.out = matrix("self_attn.o_proj.weight", hidden, q);
-  w.gate_up = Matrix::stacked({matrix("mlp.gate_proj.weight", c.intermediate_size, hidden),
-                               matrix("mlp.up_proj.weight", c.intermediate_size, hidden)});
-  w.down = matrix("mlp.down_proj.weight", hidden, c.intermediate_size);
+  w.qkv = matrix({{"self_attn.q_proj.weight", q}, {"self_attn.k_proj.weight", kv}, {"self_attn.v_proj.weight", kv}}, hidden);
+  w.out = matrix({{"self_attn.o_proj.weight", hidden}}, q);
+  w.gate_up = matrix({{"mlp.gate_proj.weight", c.intermediate_size}, {"mlp.up_proj.weight", c.intermediate_size}}, hidden);
+  w.down = matrix({{"mlp.down_proj.weight", hidden}}, c.intermediate_size);
   if (c.qk_norm) {
     w.q_norm = vector("self_attn.q_norm.weight", c.head_dim);
     w.k_norm = vector("self_attn.k_norm.weight", c.head_dim);
