@@ -30,15 +30,15 @@ struct LayerWeights {  // D hidden, F intermediate, Q = heads * head_dim, C = kv
 class Stage {
  public:
   // Reads its own layers only. Shapes are checked by tensor name: Error(io) with the shape seen and the shape wanted.
-  Stage(const ModelConfig& config, LayerRange layers, const WeightFile& weights, Dtype dtype);
+  Stage(const ModelConfig& config, LayerRange layers, const WeightFile& weights, Dtype dtype, WeightLayout layout);
 
   // x_RD (rows, hidden) f32, in place, with the decoder's row-invariant kernels: a row's bits do not depend on its
   // neighbours. Writes the rows' K and V into the cache.
   void forward(at::Tensor& x_RD, const RowLayout& layout, KvCache& cache, Workers& workers) const;
 
   // Training: libtorch's own operators over sequences laid end to end, token t of x_TD belonging to sequence s when
-  // begin[s] <= t < begin[s+1]. Attention is causal inside each sequence. f32 in and out. No cache, no gradient,
-  // no int8.
+  // begin[s] <= t < begin[s+1]. Attention is causal inside each sequence. f32 in and out. No cache, no gradient.
+  // Weights in rows only.
   at::Tensor forward_causal(const at::Tensor& x_TD, std::span<const std::int64_t> begin) const;
 
   LayerRange range() const { return range_; }

@@ -65,17 +65,16 @@ at::Tensor attention(const at::Tensor& qkv, const LayerWeights& w, const ModelCo
 at::Tensor Stage::forward_causal(const at::Tensor& x_TD, std::span<const std::int64_t> begin) const {
   require(!begin.empty() && begin.front() == 0 && begin.back() == x_TD.size(0), ExitCode::bug,
           "the sequences do not cover the {} rows", x_TD.size(0));
-  require(dtype_ != Dtype::i8, ExitCode::bug, "int8 weights are for decoding only");
   at::Tensor x = x_TD.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
   if (x.size(0) == 0) return x;
   const auto type = scalar_type(dtype_);
   const Angles angles = angles_of(begin, inverse_frequencies_);
   for (const LayerWeights& w : layers_) {
     const at::Tensor normed = rms_norm(x, w.input_norm, config_.rms_norm_eps).to(type);
-    const at::Tensor attended = attention(at::linear(normed, w.qkv.values()), w, config_, angles, begin);
-    x.add_(at::linear(attended.to(type), w.out.values()));
-    const auto gate_up = at::linear(rms_norm(x, w.post_norm, config_.rms_norm_eps).to(type), w.gate_up.values()).chunk(2, -1);
-    x.add_(at::linear(at::silu(gate_up[0]).mul_(gate_up[1]), w.down.values()));
+    const at::Tensor attended = attention(at::linear(normed, w.qkv.plain()), w, config_, angles, begin);
+    x.add_(at::linear(attended.to(type), w.out.plain()));
+    const auto gate_up = at::linear(rms_norm(x, w.post_norm, config_.rms_norm_eps).to(type), w.gate_up.plain()).chunk(2, -1);
+    x.add_(at::linear(at::silu(gate_up[0]).mul_(gate_up[1]), w.down.plain()));
   }
   return x;
 }

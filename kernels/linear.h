@@ -9,7 +9,7 @@ namespace dex {
 
 struct Linear {
   const float* x = nullptr;       // (rows, in)
-  const void* weight = nullptr;   // (out, in) of dtype
+  const void* weight = nullptr;   // (out, in) of dtype: for the CPU as panels.h packs it, on a GPU row by row
   const float* bias = nullptr;    // (out), or null
   float* y = nullptr;             // (rows, out)
   int rows = 0, in = 0, out = 0;
