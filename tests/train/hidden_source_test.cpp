@@ -33,6 +33,7 @@ TEST_CASE("hidden rows are the decoder's, supervised positions only, whatever sh
   const std::string family = GENERATE("llama", "qwen3");
   const auto path = test::TinyModel{.family = family}.write(dir / "m");
   const Model model = Model::load(path, DepthSet({1, 3}, 4), Dtype::f32, WeightLayout::rows);
+  const Model decoded = Model::load(path, DepthSet({1, 3}, 4), Dtype::f32);
   auto samples = test::tiny_samples(5, 97, 11);
   samples.push_back({.tokens = {5, 6, 7}, .supervised = {1, 0, 0}});  // token 0 has no row before it
   const HiddenRows hidden = HiddenSource(model).rows(samples);
@@ -40,7 +41,7 @@ TEST_CASE("hidden rows are the decoder's, supervised positions only, whatever sh
 
   std::int64_t row = 0;
   for (const Sample& sample : samples) {
-    const auto states = decoder_states(model, sample);
+    const auto states = decoder_states(decoded, sample);
     for (std::size_t i = 1; i < sample.tokens.size(); ++i) {
       if (!sample.supervised[i]) continue;
       const auto position = static_cast<std::int64_t>(i) - 1;
