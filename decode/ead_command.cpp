@@ -9,7 +9,6 @@
 
 #include "common/command_line.h"
 #include "common/error.h"
-#include "common/file.h"
 #include "common/log.h"
 #include "common/progress.h"
 #include "decode/ead_files.h"
@@ -30,19 +29,9 @@ std::string every_layer(int num_layers) {
   return depths;
 }
 
-std::vector<JobLine> read_prompts(const EadOptions& o) {
-  auto lines = parse_jobs(read_file(o.prompts));
-  if (o.limit > 0 && lines.size() > static_cast<std::size_t>(o.limit)) lines.resize(static_cast<std::size_t>(o.limit));
-  for (const JobLine& line : lines)
-    if (const auto* bad = std::get_if<BadJob>(&line.content))
-      fail(ExitCode::usage, "{} line {}: {}", o.prompts.string(), line.number, bad->reason);
-  require(!lines.empty(), ExitCode::usage, "{}: no prompts", o.prompts.string());
-  return lines;
-}
-
 int run(EadOptions o) {
   require(o.max_tokens >= 1, ExitCode::usage, "--max-tokens is {}, wanted at least 1", o.max_tokens);
-  const auto lines = read_prompts(o);
+  const auto lines = read_jobs(o.prompts, o.limit);
   if (o.session.depths.empty() && o.session.adapters.empty()) o.session.depths = every_layer(read_model_config(o.session.model).num_layers);
   const Session session(o.session);
   const auto plain = session.plain();

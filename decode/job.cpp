@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/error.h"
+#include "common/file.h"
 
 namespace dex {
 namespace {
@@ -104,6 +105,15 @@ std::vector<JobLine> parse_jobs(std::string_view file) {
     if (!is_blank(line)) jobs.push_back({number, parse_line(line)});
   }
   return jobs;
+}
+
+std::vector<JobLine> read_jobs(const std::filesystem::path& path, int limit) {
+  auto lines = parse_jobs(read_file(path));
+  if (limit > 0 && lines.size() > static_cast<std::size_t>(limit)) lines.resize(static_cast<std::size_t>(limit));
+  for (const JobLine& line : lines)
+    if (const auto* bad = std::get_if<BadJob>(&line.content)) fail(ExitCode::usage, "{} line {}: {}", path.string(), line.number, bad->reason);
+  require(!lines.empty(), ExitCode::usage, "{}: no prompts", path.string());
+  return lines;
 }
 
 }  // namespace dex

@@ -32,4 +32,7 @@ struct JobLine {
 // the last one counts. Never throws for what a line holds.
 std::vector<JobLine> parse_jobs(std::string_view file);
 
+// The first `limit` jobs of a file of prompts (0: all), for measurements: a bad line or none at all is Error(usage).
+std::vector<JobLine> read_jobs(const std::filesystem::path& path, int limit);
+
 }  // namespace dex

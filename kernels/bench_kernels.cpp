@@ -1,9 +1,12 @@
-// Times the CPU kernels beside a plain read of the same bytes. Lines: what, threads, ms, GB/s of weights, GFLOP/s.
+// Times the CPU kernels beside what the machine does at best. "of bound" is the time that the bytes at the read peak or the
+// operations at the arithmetic peak would take, whichever is longer, over the time taken.
+//   dex_kernel_bench            every kernel
+//   dex_kernel_bench small      without the 4096 x 14336 linear
+//   dex_kernel_bench OUT IN     one linear alone
 #include <fmt/format.h>
 #include <time.h>
 
 #include <algorithm>
-#include <atomic>
 #include <functional>
 #include <numeric>
 #include <random>
@@ -11,12 +14,15 @@
 #include <vector>
 
 #include "kernels/linear.h"
+#include "kernels/peaks.h"
 #include "kernels/rank_tokens.h"
 #include "kernels/row_ops.h"
 #include "kernels/tree_attention.h"
 
 namespace dex {
 namespace {
+
+constexpr int kRows[] = {1, 2, 4, 8, 16, 32, 64, 128};
 
 std::vector<float> random_floats(std::size_t count) {
   std::minstd_rand generator(1);
@@ -25,139 +31,185 @@ std::vector<float> random_floats(std::size_t count) {
   return values;
 }
 
-double now_ms(bool own_time) {
+double now(bool own_time) {
   timespec t;
   clock_gettime(own_time ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
-  return 1e3 * static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_nsec);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
-// Milliseconds of the fastest call of at least 20 and 0.2 s: what disturbs a shared machine only ever adds time. A single
+// Seconds of the fastest call of at least 20 and 0.2 s: what disturbs a shared machine only ever adds time. A single
 // thread is timed by its own clock, which stops while another program has the core.
-double milliseconds(const Workers& workers, const std::function<void(int)>& call) {
+double fastest(const Workers& workers, const std::function<void(int)>& call) {
   const bool own_time = workers.threads() == 1;
   double best = 1e30;
-  const double start = now_ms(false);
-  for (int i = 0; i < 20 || now_ms(false) - start < 200; ++i) {
-    const double before = now_ms(own_time);
+  const double start = now(false);
+  for (int i = 0; i < 20 || now(false) - start < 0.2; ++i) {
+    const double before = now(own_time);
     call(i);
-    best = std::min(best, now_ms(own_time) - before);
+    best = std::min(best, now(own_time) - before);
   }
   return best;
 }
 
-// Several copies of a weight, so that none is still in the cache when its turn comes again.
-struct Weights {
-  std::vector<std::vector<char>> copies;
-  Weights(std::size_t bytes) {
-    const std::size_t count = std::max<std::size_t>(1, (std::size_t(96) << 20) / bytes);
-    for (std::size_t i = 0; i < count; ++i) copies.emplace_back(bytes, static_cast<char>(i + 1));
+// The threads that are measured, and their peaks.
+struct Machine {
+  explicit Machine(int threads) : workers(threads) {
+    ReadPeak reader;
+    for (int i = 0; i < 10; ++i) reader.pass(workers);
+    read = reader.best();
+    f32 = cpu::multiply_add_rate(workers);
+    bf16 = std::max(f32, cpu::bf16_dot_rate(workers));
+    fmt::print("\n== {} thread(s): reads {:.1f} GB/s; {:.1f} GFLOP/s f32, {:.1f} GFLOP/s bf16\n", threads, read * 1e-9, f32 * 1e-9,
+               bf16 * 1e-9);
   }
-  const char* turn(int i) const { return copies[i % copies.size()].data(); }
+
+  double arithmetic(Dtype dtype) const { return dtype == Dtype::f32 ? f32 : bf16; }
+
+  Workers workers;
+  double read = 0, f32 = 0, bf16 = 0;
 };
 
-std::uint64_t read_all(const char* bytes, std::size_t size) {
-  std::uint64_t sums[8] = {};
-  const auto* words = reinterpret_cast<const std::uint64_t*>(bytes);
-  for (std::size_t i = 0; i + 8 <= size / 8; i += 8)
-    for (int j = 0; j < 8; ++j) sums[j] += words[i + j];
-  return std::accumulate(sums, sums + 8, std::uint64_t(0));
+void heading(const std::string& what) {
+  fmt::print("\n{:<46} {:>5} {:>11} {:>8} {:>9} {:>9}\n", what, "rows", "us", "GB/s", "GFLOP/s", "of bound");
 }
 
-void bench_read(Workers& workers, const Weights& weights, std::size_t bytes) {
-  const int parts = 8 * workers.threads();
-  std::atomic<std::uint64_t> sink{0};
-  const double ms = milliseconds(workers, [&](int i) {
-    workers.run(parts, [&](int part) { sink += read_all(weights.turn(i) + bytes / parts * part, bytes / parts); });
-  });
-  fmt::print("  plain read                {:9.3f} ms {:6.1f} GB/s\n", ms, double(bytes) / ms * 1e-6);
+// `bytes` that come from memory; 0 where all stays in the caches. `operations`: 0 where they do not count.
+void report(const Machine& machine, Dtype dtype, const std::string& what, int rows, double seconds, double bytes, double operations) {
+  const auto number = [](double value) { return value > 0 ? fmt::format("{:.1f}", value) : std::string("-"); };
+  const double bound = std::max(bytes / machine.read, operations / machine.arithmetic(dtype));
+  fmt::print("{:<46} {:>5} {:>11.2f} {:>8} {:>9} {:>9}\n", what, rows, 1e6 * seconds, number(bytes / seconds * 1e-9),
+             number(operations / seconds * 1e-9), bound > 0 ? fmt::format("{:.0f} %", 100 * bound / seconds) : "-");
 }
 
-void bench_linear(Workers& workers, int out, int in, Dtype dtype) {
-  const std::size_t bytes = std::size_t(out) * in * size_of(dtype);
-  const Weights weights(bytes);
-  fmt::print("linear {} x {} {}, {} thread(s)\n", out, in, name_of(dtype), workers.threads());
-  bench_read(workers, weights, bytes);
-  for (const int rows : {1, 2, 4, 6, 8, 16, 32, 128}) {
-    const auto x = random_floats(std::size_t(rows) * in);
-    std::vector<float> y(std::size_t(rows) * out);
-    const double ms = milliseconds(workers, [&](int i) {
-      cpu::linear({x.data(), weights.turn(i), nullptr, y.data(), rows, in, out, dtype}, workers);
+// Several copies of a weight, so that none is still in the cache when its turn comes again.
+struct Copies {
+  std::vector<std::vector<char>> copies;
+  explicit Copies(std::size_t bytes) {
+    const std::size_t count = std::max<std::size_t>(1, (std::size_t{ReadPeak::kMegabytes} << 20) / bytes);
+    for (std::size_t i = 0; i < count; ++i) copies.emplace_back(bytes, static_cast<char>(i % 60 + 1));
+  }
+  const char* turn(int i) const { return copies[static_cast<std::size_t>(i) % copies.size()].data(); }
+};
+
+void bench_linear(Machine& machine, int out, int in, Dtype dtype) {
+  const std::size_t elements = static_cast<std::size_t>(out) * static_cast<std::size_t>(in);
+  const Copies weights(elements * size_of(dtype));
+  const std::string what = fmt::format("linear {} x {} {}", out, in, name_of(dtype));
+  for (const int rows : kRows) {
+    const auto x = random_floats(static_cast<std::size_t>(rows) * in);
+    std::vector<float> y(static_cast<std::size_t>(rows) * out);
+    const double seconds = fastest(machine.workers, [&](int i) {
+      cpu::linear({.x = x.data(), .weight = weights.turn(i), .y = y.data(), .rows = rows, .in = in, .out = out, .dtype = dtype}, machine.workers);
     });
-    fmt::print("  {:3} rows                  {:9.3f} ms {:6.1f} GB/s {:7.1f} GFLOP/s\n", rows, ms, double(bytes) / ms * 1e-6,
-               2.0 * rows * out * in / ms * 1e-6);
+    report(machine, dtype, what, rows, seconds, static_cast<double>(elements) * size_of(dtype), 2.0 * rows * static_cast<double>(elements));
   }
 }
 
-void bench_rank(Workers& workers, int rows) {
-  const int vocab = 49152, width = 8;
-  const auto logits = random_floats(std::size_t(rows) * vocab);
-  std::vector<std::int32_t> tokens(rows * width);
-  std::vector<float> probabilities(rows * width), gaps(rows);
-  std::vector<std::uint64_t> hashes(rows);
-  const double ms = milliseconds(workers, [&](int) {
-    cpu::rank_tokens({logits.data(), rows, vocab, width, tokens.data(), probabilities.data(), nullptr, nullptr, nullptr,
-                      gaps.data(), hashes.data(), nullptr}, workers);
-  });
-  fmt::print("rank_tokens {} x {}, width {}, {} thread(s): {:.1f} us a row\n", rows, vocab, width, workers.threads(),
-             1000 * ms / rows);
+struct Heads {
+  int heads, kv_heads, head_dim;
+};
+
+void bench_attention(Machine& machine, Heads h, int seen, Dtype dtype) {
+  const std::string what = fmt::format("tree_attention {} keys, {}/{} heads of {}, {}", seen, h.heads, h.kv_heads, h.head_dim, name_of(dtype));
+  for (const int rows : kRows) {
+    const std::size_t size = static_cast<std::size_t>(seen + rows) * h.kv_heads * h.head_dim;
+    const auto q = random_floats(static_cast<std::size_t>(rows) * h.heads * h.head_dim);
+    std::vector<char> keys(size * size_of(dtype)), values(keys.size());
+    convert(random_floats(size).data(), keys.data(), static_cast<std::int64_t>(size), dtype);
+    convert(random_floats(size).data(), values.data(), static_cast<std::int64_t>(size), dtype);
+    std::vector<std::int32_t> context(seen), context_size(rows, seen), branch(rows), branch_begin(rows + 1);
+    std::iota(context.begin(), context.end(), 0);
+    std::iota(branch.begin(), branch.end(), seen);
+    std::iota(branch_begin.begin(), branch_begin.end(), 0);
+    std::vector<float> out(q.size());
+    const double seconds = fastest(machine.workers, [&](int) {
+      cpu::tree_attention({.q = q.data(), .keys = keys.data(), .values = values.data(), .context = context.data(),
+                           .context_size = context_size.data(), .branch = branch.data(), .branch_begin = branch_begin.data(),
+                           .out = out.data(), .rows = rows, .heads = h.heads, .kv_heads = h.kv_heads, .head_dim = h.head_dim,
+                           .scale = 0.125f, .dtype = dtype}, machine.workers);
+    });
+    report(machine, Dtype::f32, what, rows, seconds, 0, 4.0 * rows * (seen + 1) * h.heads * h.head_dim);
+  }
 }
 
-void bench_attention(Workers& workers, int rows, int seen, Dtype dtype) {
-  const int heads = 9, kv_heads = 3, head_dim = 64, capacity = seen + rows;
-  const auto q = random_floats(std::size_t(rows) * heads * head_dim);
-  const std::size_t size = std::size_t(capacity) * kv_heads * head_dim;
-  std::vector<char> keys(size * size_of(dtype)), values(keys.size());
-  convert(random_floats(size).data(), keys.data(), size, dtype);
-  convert(random_floats(size).data(), values.data(), size, dtype);
-  std::vector<std::int32_t> context(seen), context_size(rows, seen), branch(rows), branch_begin(rows + 1);
-  std::iota(context.begin(), context.end(), 0);
-  std::iota(branch.begin(), branch.end(), seen);
-  std::iota(branch_begin.begin(), branch_begin.end(), 0);
-  std::vector<float> out(q.size());
-  const double ms = milliseconds(workers, [&](int) {
-    cpu::tree_attention({q.data(), keys.data(), values.data(), context.data(), context_size.data(), branch.data(),
-                         branch_begin.data(), out.data(), rows, heads, kv_heads, head_dim, 0.125f, dtype}, workers);
-  });
-  fmt::print("tree_attention {} rows x {} keys, 9/3 heads of 64, {}, {} thread(s): {:.3f} ms {:.1f} GFLOP/s\n", rows, seen,
-             name_of(dtype), workers.threads(), ms, 4.0 * rows * seen * heads * head_dim / ms * 1e-6);
+void bench_rank(Machine& machine, int vocab, int width) {
+  for (const int rows : kRows) {
+    const auto logits = random_floats(static_cast<std::size_t>(rows) * vocab);
+    std::vector<std::int32_t> tokens(rows * width);
+    std::vector<float> probabilities(rows * width), gaps(rows);
+    std::vector<std::uint64_t> hashes(rows);
+    const double seconds = fastest(machine.workers, [&](int) {
+      cpu::rank_tokens({.logits = logits.data(), .rows = rows, .vocab = vocab, .width = width, .tokens = tokens.data(),
+                        .probabilities = probabilities.data(), .gaps = gaps.data(), .hashes = hashes.data()}, machine.workers);
+    });
+    report(machine, Dtype::f32, fmt::format("rank_tokens of {}, width {}", vocab, width), rows, seconds, 4.0 * rows * vocab, 0);
+  }
 }
 
-void bench_row_ops(Workers& workers) {
-  const int rows = 8, size = 576, wide = 1536;
-  auto x = random_floats(std::size_t(rows) * wide);
+// Seconds of one of many calls in a row: reading the clock takes as long as a few rows.
+double fastest_of_many(const Workers& workers, const std::function<void()>& call) {
+  constexpr int kMany = 100;
+  return fastest(workers, [&](int) { for (int i = 0; i < kMany; ++i) call(); }) / kMany;
+}
+
+// On the caller's thread, in its caches: microseconds tell, bounds do not.
+void bench_row_ops(Machine& machine) {
+  const int size = 576, wide = 1536, heads = 9, kv_size = 192;
   const auto weight = random_floats(wide);
-  const std::vector<std::int32_t> positions(rows, 777);
-  const double norm = milliseconds(workers, [&](int) { cpu::rms_norm({x.data(), weight.data(), x.data(), rows, size, 1e-5f}); });
-  const double rope = milliseconds(workers, [&](int) { cpu::rope({x.data(), positions.data(), weight.data(), rows, 9, 64}); });
-  const double silu = milliseconds(workers, [&](int) { cpu::silu_multiply({x.data(), x.data(), x.data(), rows * wide}); });
-  fmt::print("8 rows: rms_norm 576 {:.2f} us, rope 9 x 64 {:.2f} us, silu_multiply 1536 {:.2f} us\n", 1000 * norm,
-             1000 * rope, 1000 * silu);
+  for (const int rows : kRows) {
+    auto x = random_floats(static_cast<std::size_t>(rows) * wide);
+    std::vector<float> y(x.size());
+    std::vector<char> keys(static_cast<std::size_t>(rows) * kv_size * 4), values(keys.size());
+    std::vector<std::int32_t> positions(rows), at(rows);
+    std::iota(positions.begin(), positions.end(), 777);
+    std::iota(at.begin(), at.end(), 0);
+    const auto time = [&](const char* what, const std::function<void()>& call) {
+      report(machine, Dtype::f32, what, rows, fastest_of_many(machine.workers, call), 0, 0);
+    };
+    time("rms_norm 576", [&] { cpu::rms_norm({.x = x.data(), .weight = weight.data(), .y = x.data(), .rows = rows, .size = size, .eps = 1e-5f}); });
+    time("rope 9 x 64", [&] {
+      cpu::rope({.x = x.data(), .positions = positions.data(), .inverse_frequencies = weight.data(), .rows = rows, .heads = heads, .head_dim = 64});
+    });
+    // Not in place: over and over it would end among denormals.
+    time("silu_multiply 1536", [&] { cpu::silu_multiply({.gate = x.data(), .up = x.data(), .y = y.data(), .count = rows * wide}); });
+    time("add_scaled 576", [&] { cpu::add_scaled({.x = x.data(), .y = y.data(), .count = std::int64_t{rows} * size, .scale = 1e-3f}); });
+    time("kv_append 192 bf16", [&] {
+      cpu::kv_append({.k = x.data(), .v = x.data(), .cache_rows = at.data(), .keys = keys.data(), .values = values.data(), .rows = rows,
+                      .row_size = kv_size, .dtype = Dtype::bf16});
+    });
+  }
 }
 
-void bench_others(Workers& workers) {
+void bench_call(Machine& machine) {
   const std::function<void(int)> nothing = [](int) {};
-  fmt::print("empty call, {} thread(s): {:.2f} us\n", workers.threads(),
-             milliseconds(workers, [&](int) { for (int i = 0; i < 1000; ++i) workers.run(4, nothing); }));
-  for (const int rows : {1, 8}) bench_rank(workers, rows);
-  for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
-    for (const int rows : {1, 8, 128}) bench_attention(workers, rows, 1000, dtype);
-  if (workers.threads() == 1) bench_row_ops(workers);
+  report(machine, Dtype::f32, "an empty call of 4 parts", 0, fastest_of_many(machine.workers, [&] { machine.workers.run(4, nothing); }), 0, 0);
+}
+
+// SmolLM2-135M's (qkv, out, gate and up, down, head), then a layer's largest of an 8B model.
+std::vector<std::pair<int, int>> linear_sizes(int count, char** arguments) {
+  if (count == 3) return {{std::stoi(arguments[1]), std::stoi(arguments[2])}};
+  std::vector<std::pair<int, int>> sizes = {{960, 576}, {576, 576}, {3072, 576}, {576, 1536}, {49152, 576}};
+  if (count < 2 || std::string(arguments[1]) != "small") sizes.insert(sizes.end(), {{14336, 4096}, {4096, 14336}});
+  return sizes;
 }
 
 }  // namespace
 }  // namespace dex
 
-// Arguments: OUT IN for one linear alone, or "small" for no large ones.
 int main(int count, char** arguments) {
   using namespace dex;
-  const bool small = count == 2 && std::string(arguments[1]) == "small";
-  std::vector<std::pair<int, int>> sizes = {{1536, 576}, {576, 1536}};
-  if (!small) sizes.insert(sizes.end(), {{49152, 576}, {14336, 4096}});
-  if (count == 3) sizes = {{std::stoi(arguments[1]), std::stoi(arguments[2])}};
   for (const int threads : {1, 2}) {
-    Workers workers(threads);
+    Machine machine(threads);
+    heading("linear OUT x IN");
     for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
-      for (const auto& [out, in] : sizes) bench_linear(workers, out, in, dtype);
-    if (count != 3) bench_others(workers);
+      for (const auto& [out, in] : linear_sizes(count, arguments)) bench_linear(machine, out, in, dtype);
+    if (count == 3) continue;
+    heading("attention");
+    for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
+      for (const Heads heads : {Heads{9, 3, 64}, Heads{32, 8, 128}}) bench_attention(machine, heads, 1000, dtype);
+    heading("others");
+    bench_rank(machine, 49152, 8);
+    bench_call(machine);
+    if (threads == 1) bench_row_ops(machine);
   }
 }

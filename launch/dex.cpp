@@ -13,6 +13,7 @@
 #include "common/error.h"
 #include "common/log.h"
 #include "data/prepare_command.h"
+#include "decode/bench_command.h"
 #include "decode/decode_command.h"
 #include "decode/ead_command.h"
 #include "launch/inspect_command.h"
@@ -42,6 +43,7 @@ int run(int argc, char** argv) {
   dex::add_train_command(program, chosen);
   dex::add_ead_command(program, chosen);
   dex::add_decode_command(program, chosen);
+  dex::add_bench_command(program, chosen);
   dex::add_inspect_command(program, chosen);
 
   try {

@@ -84,3 +84,24 @@ TEST_CASE("exit codes tell who can help, and the last line on stdout is the resu
   std::filesystem::resize_file(model / "model.safetensors", size - 1);
   CHECK(dex_program(decode + " --prompt-ids 1").code == 74);
 }
+
+TEST_CASE("a bench ends with its result and leaves a line per measurement") {
+  const dex::test::TempDir dir;
+  const auto model = dex::test::TinyModel{}.write(dir / "m");
+  const std::string bench = "--quiet bench --threads 1 --prompt-tokens 8 --tokens 4 --repeats 2 --model " + model.string();
+  const Outcome good = dex_program(bench + " --depths 2 --json " + (dir / "lines.jsonl").string());
+  CHECK(good.code == 0);
+  const auto start = good.out.rfind('\n', good.out.find_last_not_of('\n'));
+  const auto result = nlohmann::json::parse(good.out.substr(start + 1));
+  CHECK(result.at("verified") == true);
+  CHECK(result.at("methods").at("ar").at("tokens_per_second") > 0);
+  CHECK(result.at("methods").at("dex").at("rounds_per_token") >= 1);
+  const std::string lines = read(dir / "lines.jsonl");
+  CHECK(std::count(lines.begin(), lines.end(), '\n') == 4);
+
+  for (const char* wrong : {" --methods fast", " --repeats 0", " --tokens 1000", " --dtype f16", " --prompts /nonexistent", " --context 1 --prompts /nonexistent"}) {
+    CAPTURE(wrong);
+    CHECK(dex_program(bench + wrong).code == 2);
+  }
+  CHECK(dex_program(bench + " --json " + (dir / "absent" / "lines.jsonl").string()).code == 74);
+}

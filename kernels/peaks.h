@@ -1,0 +1,32 @@
+// What the machine does at best: plain loops that measurements of kernels and decoders are held against.
+#pragma once
+#include <cstddef>
+#include <memory>
+
+#include "kernels/workers.h"
+
+namespace dex {
+
+// Reads memory that no cache holds and does nothing else. Peaks are the best of many short measurements: what disturbs a
+// shared machine only ever takes away.
+class ReadPeak {
+ public:
+  static constexpr int kMegabytes = 256;  // more than the last caches of most machines hold
+
+  ReadPeak();
+  double pass(Workers& workers);         // reads all of it; bytes per second of all workers, of the best slice
+  double best() const { return best_; }  // of all passes so far
+
+ private:
+  std::unique_ptr<char[]> bytes_;
+  double best_ = 0;
+};
+
+namespace cpu {
+// Operations per second of all workers with operands in registers, a multiply and an add being two: fused f32, and the
+// instruction that multiplies pairs of bf16 (0 when the CPU has none).
+double multiply_add_rate(Workers& workers);
+double bf16_dot_rate(Workers& workers);
+}  // namespace cpu
+
+}  // namespace dex
