@@ -1,5 +1,6 @@
 // y = x W^T (+ bias) for a few rows against a large weight: the weight is streamed once whatever the number of rows.
 #pragma once
+#include "kernels/stream.h"
 #include "kernels/types.h"
 #include "kernels/workers.h"
 
@@ -12,11 +13,20 @@ struct Linear {
   float* y = nullptr;            // (rows, out)
   int rows = 0, in = 0, out = 0;
   Dtype dtype = Dtype::f32;
+  const float* scales = nullptr;  // (out): what a weight of i8 is multiplied by; null for other types
 };
 
 namespace cpu {
 // A row of y has the same bits whatever `rows`, its place among them and the number of threads.
 void linear(const Linear& p, Workers& workers);
 }  // namespace cpu
+
+namespace cuda {
+// A row of y has the same bits whatever `rows`, its place among them and the other outputs. i8 gives cpu::linear's bits.
+int linear(const Linear& p, Scratch scratch, Stream stream);
+// y += scale * (x W^T + bias): a residual without a pass of its own.
+int linear_add(const Linear& p, float scale, Scratch scratch, Stream stream);
+std::size_t linear_scratch(const Linear& p);  // bytes either of them needs; the pointers do not matter
+}  // namespace cuda
 
 }  // namespace dex

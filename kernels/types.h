@@ -3,10 +3,12 @@
 
 namespace dex {
 
-// The type weights and KV rows are kept in. Hidden rows are float everywhere.
-enum class Dtype : std::uint8_t { f32, bf16 };
+// The type weights are kept in. Hidden rows are float everywhere. i8 weights have a float scale per output.
+enum class Dtype : std::uint8_t { f32, bf16, i8 };
 
-constexpr const char* name_of(Dtype dtype) { return dtype == Dtype::f32 ? "f32" : "bf16"; }
-constexpr int size_of(Dtype dtype) { return dtype == Dtype::f32 ? 4 : 2; }
+constexpr const char* name_of(Dtype dtype) {
+  return dtype == Dtype::f32 ? "f32" : dtype == Dtype::bf16 ? "bf16" : "int8";
+}
+constexpr int size_of(Dtype dtype) { return dtype == Dtype::f32 ? 4 : dtype == Dtype::bf16 ? 2 : 1; }
 
 }  // namespace dex
