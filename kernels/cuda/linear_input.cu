@@ -50,7 +50,7 @@ __global__ void quantize_kernel(LinearPlan plan, const float* x, signed char* by
   const std::int64_t plane = static_cast<std::int64_t>(plan.rows) * plan.pitch;
   for (int k = begin + thread; k < padded; k += kThreads) {
     const int q = finite && k < end ? static_cast<int>(rintf(from[k] * per_unit)) : 0;
-    const int second = (q + 128 & 255) - 128;
+    const int second = ((q + 128) & 255) - 128;
     to[k] = static_cast<signed char>((q - second) / 256);
     to[plane + k] = static_cast<signed char>(second);
   }

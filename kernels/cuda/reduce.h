@@ -1,8 +1,12 @@
 // Sums and maxima over a warp or a block, each by one fixed tree: every thread gets the same bits.
 #pragma once
+#include <limits>
+
 #include "kernels/cuda/gpu.h"
 
 namespace dex::cuda {
+
+constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
 template <class T, class Op>
 __device__ T over_warp(T value, Op op) {

@@ -43,7 +43,7 @@ __global__ void rms_norm_short_kernel(RmsNorm p) {
 __global__ void silu_multiply_kernel(SiluMultiply p) {
   const std::int64_t i = element();
   if (i >= p.count) return;
-  const float gate = p.gate[i], silu = gate / (1.0f + gpu::exp_exact(-gate));
+  const float gate = p.gate[i], silu = gate / (1.0f + gpu::exp_of(-gate));
   p.y[i] = p.up ? silu * p.up[i] : silu;
 }
 

@@ -32,6 +32,7 @@ struct AttentionJob {
   TreeAttention p;
   int chunks = 0, tile_rows = 0, head_set = 0;  // head_set: query heads a thread takes at a time
   int vectors = 0;                // 16 bytes each, of a head's row of keys in shared memory
+  int padded_dim = 0;             // their elements
   bool aligned = false;
   float* values = nullptr;        // (rows, heads, chunks, head_dim): o
   ChunkSum* sums = nullptr;       // (rows, heads, chunks)
@@ -40,9 +41,8 @@ struct AttentionJob {
   __host__ __device__ int padded_group() const { return ceil_div(group(), head_set) * head_set; }
   // One vector more than needed: rows then begin in different banks.
   __host__ __device__ int row_bytes() const { return (vectors + 1) * 16; }
-  __host__ __device__ int padded_dim() const { return vectors * 16 / size_of(p.dtype); }
   __host__ __device__ int shared_bytes() const {
-    return 2 * kChunk * row_bytes() + padded_group() * (padded_dim() + kChunk) * static_cast<int>(sizeof(float));
+    return 2 * kChunk * row_bytes() + padded_group() * (padded_dim + kChunk) * static_cast<int>(sizeof(float));
   }
   __host__ __device__ std::int64_t partial(int row, int head, int chunk) const {
     return (static_cast<std::int64_t>(row) * p.heads + head) * chunks + chunk;
@@ -76,7 +76,7 @@ __device__ void load_chunk(const AttentionJob& job, const void* cache, unsigned 
 
 __device__ void load_queries(const AttentionJob& job, float* q, int row) {
   const TreeAttention& p = job.p;
-  const int group = job.group(), dim = job.padded_dim();
+  const int group = job.group(), dim = job.padded_dim;
   const float* from = p.q + (static_cast<std::int64_t>(row) * p.heads + blockIdx.y * group) * p.head_dim;
   for (int i = static_cast<int>(threadIdx.x); i < job.padded_group() * dim; i += kThreads) {
     const int head = i / dim, at = i % dim;
@@ -101,7 +101,7 @@ __device__ inline void widen(const gpu::bf16* from, float (&to)[8]) {
 template <class T, int kHeads>
 __device__ void score(const AttentionJob& job, const unsigned char* keys, const float* q, float* scores) {
   constexpr int kEach = 16 / static_cast<int>(sizeof(T));
-  const int dim = job.padded_dim();
+  const int dim = job.padded_dim;
   for (int i = static_cast<int>(threadIdx.x); i < kChunk * job.padded_group() / kHeads; i += kThreads) {
     const int key = i % kChunk, head = i / kChunk * kHeads;
     const T* row = reinterpret_cast<const T*>(keys + key * job.row_bytes());
@@ -123,12 +123,11 @@ __device__ void score(const AttentionJob& job, const unsigned char* keys, const 
 // Scores become weights, those of keys from `count` on 0; a warp per head. Sums are by place in the chunk.
 __device__ void soften(const AttentionJob& job, float* scores, int row, int count) {
   const int lane = static_cast<int>(threadIdx.x) % 32, group = job.group();
-  const float lowest = gpu::bits_as<float>(0xff800000u);
   for (int head = static_cast<int>(threadIdx.x) / 32; head < group; head += kThreads / 32) {
     float* s = scores + head * kChunk;
-    const float a = lane < count ? s[lane] : lowest, b = lane + 32 < count ? s[lane + 32] : lowest;
-    const float largest = over_warp(fmaxf(a, b), Max()), base = largest == lowest ? 0.0f : largest;
-    const float wa = lane < count ? gpu::exp_exact(a - base) : 0.0f, wb = lane + 32 < count ? gpu::exp_exact(b - base) : 0.0f;
+    const float a = lane < count ? s[lane] : kLowest, b = lane + 32 < count ? s[lane + 32] : kLowest;
+    const float largest = over_warp(fmaxf(a, b), Max()), base = largest == kLowest ? 0.0f : largest;
+    const float wa = lane < count ? gpu::exp_of(a - base) : 0.0f, wb = lane + 32 < count ? gpu::exp_of(b - base) : 0.0f;
     s[lane] = wa;
     s[lane + 32] = wb;
     const float total = over_warp(wa + wb, Add());
@@ -163,7 +162,7 @@ __global__ void attend_chunks_kernel(AttentionJob job) {
   const TreeAttention& p = job.p;
   unsigned char *keys = memory, *values = keys + kChunk * job.row_bytes();
   float* q = reinterpret_cast<float*>(values + kChunk * job.row_bytes());
-  float* scores = q + job.padded_group() * job.padded_dim();
+  float* scores = q + job.padded_group() * job.padded_dim;
 
   const int first = static_cast<int>(blockIdx.x) * kChunk, first_row = static_cast<int>(blockIdx.z) * job.tile_rows;
   bool context_loaded = false;  // the whole chunk is context, and here
@@ -197,16 +196,16 @@ __global__ void combine_chunks_kernel(AttentionJob job) {
   const int head = static_cast<int>(blockIdx.x), row = static_cast<int>(blockIdx.y), chunks = ceil_div(keys_of(p, row), kChunk);
   const ChunkSum* sums = job.sums + job.partial(row, head, 0);
   const float* values = job.values + job.partial(row, head, 0) * p.head_dim;
-  float largest = gpu::bits_as<float>(0xff800000u);
+  float largest = kLowest;
   for (int c = 0; c < chunks; ++c) largest = fmaxf(largest, sums[c].largest);
-  const float base = largest == gpu::bits_as<float>(0xff800000u) ? 0.0f : largest;
+  const float base = largest == kLowest ? 0.0f : largest;
   float total = 0;
-  for (int c = 0; c < chunks; ++c) total = fmaf(sums[c].total, gpu::exp_exact(sums[c].largest - base), total);
+  for (int c = 0; c < chunks; ++c) total = fmaf(sums[c].total, gpu::exp_of(sums[c].largest - base), total);
   float* out = p.out + (static_cast<std::int64_t>(row) * p.heads + head) * p.head_dim;
   for (int at = static_cast<int>(threadIdx.x); at < p.head_dim; at += kThreads) {
     float sum = 0;
     for (int c = 0; c < chunks; ++c)
-      sum = fmaf(values[static_cast<std::int64_t>(c) * p.head_dim + at], gpu::exp_exact(sums[c].largest - base), sum);
+      sum = fmaf(values[static_cast<std::int64_t>(c) * p.head_dim + at], gpu::exp_of(sums[c].largest - base), sum);
     out[at] = sum / total;
   }
 }
@@ -238,6 +237,7 @@ int tree_attention(const TreeAttention& p, Scratch scratch, Stream stream) {
   if (scratch.bytes < tree_attention_scratch(p)) return kTooSmall;
   const int size = size_of(p.dtype);
   AttentionJob job{.p = p, .chunks = chunks_of(p), .head_set = p.heads == p.kv_heads ? 1 : 4, .vectors = ceil_div(p.head_dim * size, 16)};
+  job.padded_dim = job.vectors * 16 / size;
   job.tile_rows = std::clamp(job.chunks * p.kv_heads * p.rows / kBlocksAtOnce, 1, kMostTileRows);
   job.aligned = p.head_dim * size % 16 == 0 && reinterpret_cast<std::uintptr_t>(p.keys) % 16 == 0 &&
                 reinterpret_cast<std::uintptr_t>(p.values) % 16 == 0;

@@ -1,0 +1,160 @@
+#include "kernels/rank_tokens.h"
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <numeric>
+
+#include "tests/kernels/cuda/device.h"
+
+namespace dex {
+namespace {
+
+using test::bits_of;
+using test::part;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+struct Ranked {
+  std::vector<std::int32_t> tokens;
+  std::vector<float> probabilities, asked, gaps;
+  std::vector<std::uint64_t> hashes;
+  std::vector<std::uint8_t> has_nan;
+};
+
+// Asks every row for the probability of every id. The hashes must be the CPU's.
+Ranked rank(const std::vector<float>& logits, int vocab, int width, bool every_schedule = true) {
+  const int rows = static_cast<int>(logits.size()) / vocab;
+  std::vector<std::int32_t> asked(logits.size()), begin(std::size_t(rows) + 1);
+  for (std::size_t i = 0; i < asked.size(); ++i) asked[i] = static_cast<std::int32_t>(i) % vocab;
+  for (int i = 0; i <= rows; ++i) begin[i] = i * vocab;
+  const test::OnDevice<float> device_logits(logits);
+  const test::OnDevice<std::int32_t> device_asked(asked), device_begin(begin);
+  Ranked r;
+  test::in_schedules(every_schedule, [&] {
+    const std::size_t ranked = std::size_t(rows) * width;
+    const test::OnDevice<std::int32_t> tokens(ranked);
+    const test::OnDevice<float> probabilities(ranked), asked_probabilities(logits.size()), gaps(rows);
+    const test::OnDevice<std::uint64_t> hashes(rows);
+    const test::OnDevice<std::uint8_t> has_nan(rows);
+    const RankTokens p{.logits = device_logits.data(), .rows = rows, .vocab = vocab, .width = width, .tokens = tokens.data(),
+                       .probabilities = probabilities.data(), .asked = device_asked.data(), .asked_begin = device_begin.data(),
+                       .asked_probabilities = asked_probabilities.data(), .gaps = gaps.data(), .hashes = hashes.data(),
+                       .has_nan = reinterpret_cast<bool*>(has_nan.data())};
+    const test::Scratch scratch(cuda::rank_tokens_scratch(p));
+    REQUIRE(cuda::rank_tokens(p, scratch.get(), nullptr) == 0);
+    r = {tokens.read(), probabilities.read(), asked_probabilities.read(), gaps.read(), hashes.read(), has_nan.read()};
+    auto all = bits_of(r.tokens);
+    for (const auto* more : {&r.probabilities, &r.asked, &r.gaps})
+      for (const auto bits : bits_of(*more)) all.push_back(bits);
+    return all;
+  });
+
+  std::vector<std::int32_t> tokens(r.tokens.size());
+  std::vector<std::uint64_t> hashes(r.hashes.size());
+  Workers workers(1);
+  cpu::rank_tokens({.logits = logits.data(), .rows = rows, .vocab = vocab, .width = width, .tokens = tokens.data(), .hashes = hashes.data()}, workers);
+  CHECK(r.hashes == hashes);
+  CHECK(r.tokens == tokens);
+  return r;
+}
+
+void check_row(const float* logits, int vocab, int width, const Ranked& r, int row) {
+  std::vector<std::int32_t> order(vocab);
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return logits[a] > logits[b]; });
+  const double max = logits[order[0]];
+  double total = 0;
+  for (int t = 0; t < vocab; ++t) total += std::exp(logits[t] - max);
+  double worst = 0;
+  for (int t = 0; t < vocab; ++t) {
+    const double want = std::exp(logits[t] - max) / total;
+    worst = std::max(worst, std::abs(r.asked[std::size_t(row) * vocab + t] - want) / want);
+  }
+  CHECK(worst <= 3e-6);
+  for (int i = 0; i < width; ++i) {
+    REQUIRE(r.tokens[row * width + i] == order[i]);
+    REQUIRE(r.probabilities[row * width + i] == r.asked[std::size_t(row) * vocab + order[i]]);
+  }
+  if (vocab > 1) REQUIRE(r.gaps[row] == logits[order[0]] - logits[order[1]]);
+  REQUIRE(r.has_nan[row] == 0);
+}
+
+TEST_CASE("rank_tokens agrees with a stable sort, a float64 softmax and the CPU's hash") {
+  for (const int vocab : {1, 2, 7, 16, 1001, 5000, 9000})
+    for (const int width : {1, 2, 8}) {
+      if (width > vocab || (vocab > 5000 && width > 2)) continue;
+      const auto logits = test::random_floats(std::size_t(2) * vocab, 1, 4);
+      const auto r = rank(logits, vocab, width, vocab <= 5000);
+      CAPTURE(vocab, width);
+      for (int row = 0; row < 2; ++row) check_row(logits.data() + std::size_t(row) * vocab, vocab, width, r, row);
+    }
+}
+
+TEST_CASE("rank_tokens ranks a whole vocabulary") {
+  const auto logits = test::random_floats(60, 1, 4);
+  const auto r = rank(logits, 60, 60);
+  check_row(logits.data(), 60, 60, r, 0);
+}
+
+TEST_CASE("equal logits rank by the lowest id, zeros of both signs among them, in one slice and across slices") {
+  std::vector<float> logits(5000, -1);
+  for (const int t : {4693, 40, 17, 41}) logits[t] = t % 2 ? 0.0f : -0.0f;
+  CHECK(rank(logits, 5000, 6).tokens == std::vector<std::int32_t>{17, 40, 41, 4693, 0, 1});
+  CHECK(rank(logits, 5000, 1, false).gaps[0] == 0);
+  CHECK(rank(std::vector<float>(100, 2.5f), 100, 3).tokens == std::vector<std::int32_t>{0, 1, 2});
+}
+
+TEST_CASE("logits that are equal only as bf16 rank by the lowest id") {
+  std::vector<float> logits;
+  for (const float v : test::random_floats(4200, 8)) logits.push_back(test::widened(gpu::to_bf16(1 + v / 100).u));
+  check_row(logits.data(), 4200, 8, rank(logits, 4200, 8, false), 0);
+}
+
+TEST_CASE("a logit of minus infinity has probability 0 and still ranks") {
+  std::vector<float> logits(4200, -kInfinity);
+  logits[30] = 1, logits[20] = 0;
+  const auto r = rank(logits, 4200, 4, false);
+  CHECK(r.tokens == std::vector<std::int32_t>{30, 20, 0, 1});
+  CHECK(r.probabilities[2] == 0);
+  CHECK(r.probabilities[0] + r.probabilities[1] == Approx(1));
+  CHECK(r.has_nan[0] == 0);
+  logits[20] = -kInfinity;
+  CHECK(rank(logits, 4200, 1, false).gaps[0] == kInfinity);
+  CHECK(rank(logits, 4200, 1, false).probabilities[0] == 1);
+  const auto none = rank(std::vector<float>(50, -kInfinity), 50, 2, false);
+  CHECK(none.tokens == std::vector<std::int32_t>{0, 1});
+  CHECK(none.gaps[0] == 0);
+  CHECK(none.has_nan[0] == 0);
+}
+
+TEST_CASE("NaN is told for its own row") {
+  for (const int at : {0, 15, 4150}) {
+    auto logits = test::random_floats(3 * 4200, 2);
+    logits[4200 + at] = std::nanf("");
+    CHECK(rank(logits, 4200, 2, false).has_nan == std::vector<std::uint8_t>{0, 1, 0});
+  }
+  std::vector<float> infinite(40, 1);
+  infinite[3] = kInfinity;
+  CHECK(rank(infinite, 40, 1, false).has_nan[0] == 1);
+}
+
+TEST_CASE("a row ranks with the same bits alone and among others") {
+  const int vocab = 4303, rows = 9;
+  const auto logits = test::random_floats(std::size_t(rows) * vocab, 3, 3);
+  const auto all = rank(logits, vocab, 3, false);
+  for (int row = 0; row < rows; ++row) {
+    const auto alone = rank(part(logits, std::size_t(row) * vocab, vocab), vocab, 3, false);
+    CHECK(alone.hashes[0] == all.hashes[row]);
+    CHECK(bits_of(alone.asked) == bits_of(part(all.asked, std::size_t(row) * vocab, vocab)));
+  }
+}
+
+TEST_CASE("rank_tokens refuses a scratch that is too small and does nothing for no rows") {
+  RankTokens p{.rows = 2, .vocab = 100, .width = 3};
+  CHECK(cuda::rank_tokens(p, {nullptr, cuda::rank_tokens_scratch(p) - 1}, nullptr) == cuda::kTooSmall);
+  p.rows = 0;
+  CHECK(cuda::rank_tokens(p, {}, nullptr) == 0);
+}
+
+}  // namespace
+}  // namespace dex
