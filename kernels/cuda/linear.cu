@@ -121,7 +121,7 @@ __device__ void each_element(const LinearPlan& plan, int first_row, int first_ou
 // The block that finds all others of its tile done adds their partial sums, chunk after chunk.
 __device__ void finish_last(const LinearJob& job, int tile_rows, int first_row, int first_out) {
   const LinearPlan& plan = job.plan;
-  SHARED(bool, last);
+  SHARED(int, last);
   __threadfence();
   __syncthreads();
   if (threadIdx.x == 0)

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "tests/kernels/cuda/device.h"
+#include "tests/kernels/cuda/support.h"
 
 namespace dex {
 namespace {
@@ -23,10 +23,10 @@ Loss distill(const std::vector<float>& teacher, const std::vector<float>& studen
   Loss loss;
   test::in_schedules(every_schedule, [&] {
     const test::Kept s(student, dtype), difference(std::vector<float>(student.size(), -9), dtype);
-    const test::OnDevice<float> kl(rows);
-    const test::OnDevice<std::uint8_t> agrees(rows);
+    const test::DeviceArray<float> kl(rows);
+    const test::DeviceArray<std::uint8_t> agrees(rows);
     void* to = in_place ? s.data() : difference.data();
-    REQUIRE(cuda::distill_rows({.teacher = t.data(), .student = s.data(), .difference = to, .kl = kl.data(), .agrees = agrees.data(),
+    REQUIRE(cuda::distill_rows({.teacher = t.data(), .student = s.data(), .difference = to, .kl = kl.get(), .agrees = agrees.get(),
                                 .rows = rows, .vocab = vocab, .inverse_tau = 1 / tau, .dtype = dtype}, nullptr) == 0);
     const auto bytes = (in_place ? s : difference).memory.read();
     loss = {kl.read(), {}, agrees.read()};

@@ -1,6 +1,6 @@
 #include "kernels/induce.h"
 
-#include "tests/kernels/cuda/device.h"
+#include "tests/kernels/cuda/support.h"
 
 namespace dex {
 namespace {
@@ -11,16 +11,16 @@ TEST_CASE("induced rows agree with float64, in place too, and with themselves al
     const auto h = test::random_floats(rows * hidden, 1), norm = test::random_floats(hidden, 2), up_bias = test::random_floats(width, 3),
                down_bias = test::random_floats(hidden, 4);
     const test::Kept up(test::random_floats(width * hidden, 5, 0.2f), dtype), down(test::random_floats(hidden * width, 6, 0.2f), dtype);
-    const test::OnDevice<float> device_norm(norm), device_up_bias(up_bias), device_down_bias(down_bias);
+    const test::DeviceArray<float> device_norm(norm), device_up_bias(up_bias), device_down_bias(down_bias);
     const auto induce = [&](const std::vector<float>& from, bool in_place) {
-      return test::in_all_schedules([&] {
-        const test::OnDevice<float> device_h(from), y(from.size());
-        const InduceRows p{.h = device_h.data(), .norm = device_norm.data(), .up = up.data(), .up_bias = device_up_bias.data(),
-                           .down = down.data(), .down_bias = device_down_bias.data(), .y = in_place ? device_h.data() : y.data(),
+      return test::in_every_schedule([&] {
+        const test::DeviceArray<float> device_h(from), y(from.size());
+        const InduceRows p{.h = device_h.get(), .norm = device_norm.get(), .up = up.data(), .up_bias = device_up_bias.get(),
+                           .down = down.data(), .down_bias = device_down_bias.get(), .y = in_place ? device_h.get() : y.get(),
                            .rows = static_cast<int>(from.size()) / hidden, .hidden = hidden, .width = width, .alpha = 0.7f, .eps = 1e-5f,
                            .dtype = dtype};
         const test::Scratch scratch(cuda::induce_rows_scratch(p));
-        REQUIRE(cuda::induce_rows(p, {scratch.memory.data(), scratch.bytes - 1}, nullptr) == cuda::kTooSmall);
+        REQUIRE(cuda::induce_rows(p, {scratch.memory.get(), scratch.bytes - 1}, nullptr) == cuda::kTooSmall);
         REQUIRE(cuda::induce_rows(p, scratch.get(), nullptr) == 0);
         return (in_place ? device_h : y).read();
       });

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "tests/kernels/cuda/device.h"
+#include "tests/kernels/cuda/support.h"
 
 namespace dex {
 namespace {
@@ -16,7 +16,7 @@ struct Problem {
   Dtype dtype;
   std::vector<float> x, scales, bias;
   test::Kept weight;
-  test::OnDevice<float> device_scales, device_bias;
+  test::DeviceArray<float> device_scales, device_bias;
 
   Problem(int rows, int in, int out, Dtype dtype, bool integers = false)
       : rows(rows), in(in), out(out), dtype(dtype),
@@ -32,15 +32,15 @@ struct Problem {
 
   // Rows first .. first + count of y, outputs from first_out to the end; y holds `before` where linear_add adds to it.
   std::vector<float> run(int first, int rows_run, bool with_bias = true, int first_out = 0, const std::vector<float>* before = nullptr) const {
-    const test::OnDevice<float> device_x(part(x, count(first, in), count(rows_run, in)));
+    const test::DeviceArray<float> device_x(part(x, count(first, in), count(rows_run, in)));
     const int outs = out - first_out;
     return test::in_schedules(every_schedule, [&] {
-      const test::OnDevice<float> y(before ? *before : std::vector<float>(count(rows_run, outs), std::nanf("")));
+      const test::DeviceArray<float> y(before ? *before : std::vector<float>(count(rows_run, outs), std::nanf("")));
       Linear p;
-      p.x = device_x.data(), p.y = y.data(), p.rows = rows_run, p.in = in, p.out = outs, p.dtype = dtype;
+      p.x = device_x.get(), p.y = y.get(), p.rows = rows_run, p.in = in, p.out = outs, p.dtype = dtype;
       p.weight = static_cast<unsigned char*>(weight.data()) + count(first_out, in) * static_cast<std::size_t>(size_of(dtype));
-      if (dtype == Dtype::i8) p.scales = device_scales.data() + first_out;
-      if (with_bias) p.bias = device_bias.data() + first_out;
+      if (dtype == Dtype::i8) p.scales = device_scales.get() + first_out;
+      if (with_bias) p.bias = device_bias.get() + first_out;
       const test::Scratch scratch(cuda::linear_scratch(p));
       REQUIRE((before ? cuda::linear_add(p, 0.3f, scratch.get(), nullptr) : cuda::linear(p, scratch.get(), nullptr)) == 0);
       return y.read();

@@ -5,7 +5,7 @@
 #include <memory>
 #include <numeric>
 
-#include "tests/kernels/cuda/device.h"
+#include "tests/kernels/cuda/support.h"
 
 namespace dex {
 namespace {
@@ -27,19 +27,19 @@ Ranked rank(const std::vector<float>& logits, int vocab, int width, bool every_s
   std::vector<std::int32_t> asked(logits.size()), begin(std::size_t(rows) + 1);
   for (std::size_t i = 0; i < asked.size(); ++i) asked[i] = static_cast<std::int32_t>(i) % vocab;
   for (int i = 0; i <= rows; ++i) begin[i] = i * vocab;
-  const test::OnDevice<float> device_logits(logits);
-  const test::OnDevice<std::int32_t> device_asked(asked), device_begin(begin);
+  const test::DeviceArray<float> device_logits(logits);
+  const test::DeviceArray<std::int32_t> device_asked(asked), device_begin(begin);
   Ranked r;
   test::in_schedules(every_schedule, [&] {
     const std::size_t ranked = std::size_t(rows) * width;
-    const test::OnDevice<std::int32_t> tokens(ranked);
-    const test::OnDevice<float> probabilities(ranked), asked_probabilities(logits.size()), gaps(rows);
-    const test::OnDevice<std::uint64_t> hashes(rows);
-    const test::OnDevice<std::uint8_t> has_nan(rows);
-    const RankTokens p{.logits = device_logits.data(), .rows = rows, .vocab = vocab, .width = width, .tokens = tokens.data(),
-                       .probabilities = probabilities.data(), .asked = device_asked.data(), .asked_begin = device_begin.data(),
-                       .asked_probabilities = asked_probabilities.data(), .gaps = gaps.data(), .hashes = hashes.data(),
-                       .has_nan = reinterpret_cast<bool*>(has_nan.data())};
+    const test::DeviceArray<std::int32_t> tokens(ranked);
+    const test::DeviceArray<float> probabilities(ranked), asked_probabilities(logits.size()), gaps(rows);
+    const test::DeviceArray<std::uint64_t> hashes(rows);
+    const test::DeviceArray<std::uint8_t> has_nan(rows);
+    const RankTokens p{.logits = device_logits.get(), .rows = rows, .vocab = vocab, .width = width, .tokens = tokens.get(),
+                       .probabilities = probabilities.get(), .asked = device_asked.get(), .asked_begin = device_begin.get(),
+                       .asked_probabilities = asked_probabilities.get(), .gaps = gaps.get(), .hashes = hashes.get(),
+                       .has_nan = reinterpret_cast<bool*>(has_nan.get())};
     const test::Scratch scratch(cuda::rank_tokens_scratch(p));
     REQUIRE(cuda::rank_tokens(p, scratch.get(), nullptr) == 0);
     r = {tokens.read(), probabilities.read(), asked_probabilities.read(), gaps.read(), hashes.read(), has_nan.read()};

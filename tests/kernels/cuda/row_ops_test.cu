@@ -3,22 +3,22 @@
 #include <limits>
 
 #include "kernels/cuda/angles.h"
-#include "tests/kernels/cuda/device.h"
+#include "tests/kernels/cuda/support.h"
 
 namespace dex {
 namespace {
 
 using test::bits_of;
-using test::OnDevice;
+using test::DeviceArray;
 using test::part;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 std::vector<float> norm(const std::vector<float>& x, const std::vector<float>& weight, bool every_schedule = true) {
   const int size = static_cast<int>(weight.size()), rows = static_cast<int>(x.size()) / size;
-  const OnDevice<float> device_weight(weight);
+  const DeviceArray<float> device_weight(weight);
   return test::in_schedules(every_schedule, [&] {
-    const OnDevice<float> y(x);
-    REQUIRE(cuda::rms_norm({.x = y.data(), .weight = device_weight.data(), .y = y.data(), .rows = rows, .size = size, .eps = 1e-5f}, nullptr) == 0);
+    const DeviceArray<float> y(x);
+    REQUIRE(cuda::rms_norm({.x = y.get(), .weight = device_weight.get(), .y = y.get(), .rows = rows, .size = size, .eps = 1e-5f}, nullptr) == 0);
     return y.read();
   });
 }
@@ -60,11 +60,11 @@ std::vector<float> frequencies(int head_dim) {
 }
 
 std::vector<float> rotate(const std::vector<float>& x, const std::vector<std::int32_t>& positions, int heads, int head_dim) {
-  const OnDevice<std::int32_t> device_positions(positions);
-  const OnDevice<float> f(frequencies(head_dim));
-  return test::in_all_schedules([&] {
-    const OnDevice<float> y(x);
-    REQUIRE(cuda::rope({.x = y.data(), .positions = device_positions.data(), .inverse_frequencies = f.data(),
+  const DeviceArray<std::int32_t> device_positions(positions);
+  const DeviceArray<float> f(frequencies(head_dim));
+  return test::in_every_schedule([&] {
+    const DeviceArray<float> y(x);
+    REQUIRE(cuda::rope({.x = y.get(), .positions = device_positions.get(), .inverse_frequencies = f.get(),
                         .rows = static_cast<int>(positions.size()), .heads = heads, .head_dim = head_dim}, nullptr) == 0);
     return y.read();
   });
@@ -89,10 +89,10 @@ TEST_CASE("rope agrees with float64 at any position") {
 }
 
 std::vector<float> silu(const std::vector<float>& gate, const std::vector<float>* up) {
-  const OnDevice<float> device_up(up ? *up : gate);
-  return test::in_all_schedules([&] {
-    const OnDevice<float> y(gate);
-    REQUIRE(cuda::silu_multiply({.gate = y.data(), .up = up ? device_up.data() : nullptr, .y = y.data(),
+  const DeviceArray<float> device_up(up ? *up : gate);
+  return test::in_every_schedule([&] {
+    const DeviceArray<float> y(gate);
+    REQUIRE(cuda::silu_multiply({.gate = y.get(), .up = up ? device_up.get() : nullptr, .y = y.get(),
                                  .count = static_cast<std::int64_t>(gate.size())}, nullptr) == 0);
     return y.read();
   });
@@ -116,10 +116,10 @@ TEST_CASE("silu_multiply agrees with float64 and keeps infinities and NaN") {
 
 TEST_CASE("add_scaled rounds once") {
   const auto x = test::random_floats(300, 7), before = test::random_floats(300, 8);
-  const OnDevice<float> device_x(x);
-  const auto y = test::in_all_schedules([&] {
-    const OnDevice<float> y(before);
-    REQUIRE(cuda::add_scaled({.x = device_x.data(), .y = y.data(), .count = 300, .scale = 0.3f}, nullptr) == 0);
+  const DeviceArray<float> device_x(x);
+  const auto y = test::in_every_schedule([&] {
+    const DeviceArray<float> y(before);
+    REQUIRE(cuda::add_scaled({.x = device_x.get(), .y = y.get(), .count = 300, .scale = 0.3f}, nullptr) == 0);
     return y.read();
   });
   for (std::size_t i = 0; i < 300; ++i) CHECK(y[i] == std::fma(0.3f, x[i], before[i]));
@@ -131,15 +131,15 @@ TEST_CASE("convert rounds to the nearest bf16, ties to even, and keeps every bit
       {0x3f808000, 0x3f80}, {0x3f818000, 0x3f82}, {0x3f808001, 0x3f81}, {0x3f807fff, 0x3f80}, {0x7f7fffff, 0x7f80}, {0x7f800000, 0x7f80},
       {0xff800000, 0xff80}, {0x00000001, 0}, {0x80000000, 0x8000}, {0x7f800001, 0x7fc0}, {0xffc00000, 0xffc0}, {0x00008000, 0}};
   for (const auto& [bits, narrow] : special) from.push_back(std::bit_cast<float>(bits));
-  const OnDevice<float> device_from(from);
+  const DeviceArray<float> device_from(from);
   const auto count = static_cast<std::int64_t>(from.size());
-  const OnDevice<std::uint16_t> to(std::vector<std::uint16_t>(from.size() + 1, 0xabcd));
-  REQUIRE(cuda::convert(device_from.data(), to.data(), count, Dtype::bf16, nullptr) == 0);
+  const DeviceArray<std::uint16_t> to(std::vector<std::uint16_t>(from.size() + 1, 0xabcd));
+  REQUIRE(cuda::convert(device_from.get(), to.get(), count, Dtype::bf16, nullptr) == 0);
   const auto narrow = to.read();
   for (std::size_t i = 0; i < special.size(); ++i) CHECK(narrow[i] == special[i].second);
   CHECK(narrow.back() == 0xabcd);
-  const OnDevice<float> same(from.size());
-  REQUIRE(cuda::convert(device_from.data(), same.data(), count, Dtype::f32, nullptr) == 0);
+  const DeviceArray<float> same(from.size());
+  REQUIRE(cuda::convert(device_from.get(), same.get(), count, Dtype::f32, nullptr) == 0);
   CHECK(bits_of(same.read()) == bits_of(from));
 }
 
@@ -159,9 +159,9 @@ TEST_CASE("kv_append writes the rows it was given and no other") {
     const auto k = test::random_floats(2 * size, 1), v = test::random_floats(2 * size, 2);
     const test::Kept keys(std::vector<float>(5 * size, 7), dtype), values(std::vector<float>(5 * size, 7), dtype);
     const test::Kept kept_k(k, dtype), kept_v(v, dtype);
-    const OnDevice<float> device_k(k), device_v(v);
-    const OnDevice<std::int32_t> rows(std::vector<std::int32_t>{4, 1});
-    REQUIRE(cuda::kv_append({.k = device_k.data(), .v = device_v.data(), .cache_rows = rows.data(), .keys = keys.data(),
+    const DeviceArray<float> device_k(k), device_v(v);
+    const DeviceArray<std::int32_t> rows(std::vector<std::int32_t>{4, 1});
+    REQUIRE(cuda::kv_append({.k = device_k.get(), .v = device_v.get(), .cache_rows = rows.get(), .keys = keys.data(),
                              .values = values.data(), .rows = 2, .row_size = size, .dtype = dtype}, nullptr) == 0);
     const auto new_keys = widened(keys.memory.read(), dtype), new_values = widened(values.memory.read(), dtype);
     for (int i = 0; i < 5 * size; ++i) {
@@ -190,15 +190,15 @@ TEST_CASE("split_qkv has the bits of norm, rope and append one after the other")
       q = rotate(q, positions, heads, head_dim), k = rotate(k, positions, kv_heads, head_dim);
       const test::Kept kept_k(k, dtype), kept_v(v, dtype);
 
-      const OnDevice<float> device_qkv(qkv), q_weight(norm_of_q), k_weight(norm_of_k), f(frequencies(head_dim));
-      const OnDevice<std::int32_t> device_positions(positions), device_rows(cache_rows);
+      const DeviceArray<float> device_qkv(qkv), q_weight(norm_of_q), k_weight(norm_of_k), f(frequencies(head_dim));
+      const DeviceArray<std::int32_t> device_positions(positions), device_rows(cache_rows);
       const std::size_t row_size = std::size_t(kv_heads) * head_dim;
       const test::Kept keys(std::vector<float>(5 * row_size, 7), dtype), values(std::vector<float>(5 * row_size, 7), dtype);
-      const auto got = test::in_all_schedules([&] {
-        const OnDevice<float> out(q.size());
-        REQUIRE(cuda::split_qkv({.qkv = device_qkv.data(), .q_norm = with_norm ? q_weight.data() : nullptr,
-                                 .k_norm = with_norm ? k_weight.data() : nullptr, .positions = device_positions.data(),
-                                 .cache_rows = device_rows.data(), .inverse_frequencies = f.data(), .q = out.data(), .keys = keys.data(),
+      const auto got = test::in_every_schedule([&] {
+        const DeviceArray<float> out(q.size());
+        REQUIRE(cuda::split_qkv({.qkv = device_qkv.get(), .q_norm = with_norm ? q_weight.get() : nullptr,
+                                 .k_norm = with_norm ? k_weight.get() : nullptr, .positions = device_positions.get(),
+                                 .cache_rows = device_rows.get(), .inverse_frequencies = f.get(), .q = out.get(), .keys = keys.data(),
                                  .values = values.data(), .rows = rows, .heads = heads, .kv_heads = kv_heads, .head_dim = head_dim,
                                  .eps = 1e-5f, .dtype = dtype}, nullptr) == 0);
         return out.read();
@@ -217,9 +217,9 @@ TEST_CASE("split_qkv has the bits of norm, rope and append one after the other")
 TEST_CASE("gather_rows widens the rows it is asked for") {
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
     const test::Kept table(test::random_floats(10 * 33, 1), dtype);
-    const OnDevice<std::int32_t> ids(std::vector<std::int32_t>{9, 0, 9});
-    const OnDevice<float> y(3 * 33);
-    REQUIRE(cuda::gather_rows({.table = table.data(), .ids = ids.data(), .y = y.data(), .rows = 3, .size = 33, .dtype = dtype}, nullptr) == 0);
+    const DeviceArray<std::int32_t> ids(std::vector<std::int32_t>{9, 0, 9});
+    const DeviceArray<float> y(3 * 33);
+    REQUIRE(cuda::gather_rows({.table = table.data(), .ids = ids.get(), .y = y.get(), .rows = 3, .size = 33, .dtype = dtype}, nullptr) == 0);
     const auto got = y.read();
     CHECK(part(got, 0, 33) == part(table.values, 9 * 33, 33));
     CHECK(part(got, 33, 33) == part(table.values, 0, 33));

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "tests/kernels/cuda/device.h"
+#include "tests/kernels/cuda/support.h"
 
 namespace dex {
 namespace {
@@ -50,13 +50,13 @@ struct Rows {
 std::vector<float> attend(const Cache& c, const Rows& rows, const std::vector<float>& q, bool every_schedule = true, int more_keys = 0) {
   auto whole = rows.context;
   whole.push_back(0);  // never empty
-  const test::OnDevice<std::int32_t> context(whole), context_size(rows.context_size), branch(rows.branch), branch_begin(rows.branch_begin);
-  const test::OnDevice<float> device_q(q);
+  const test::DeviceArray<std::int32_t> context(whole), context_size(rows.context_size), branch(rows.branch), branch_begin(rows.branch_begin);
+  const test::DeviceArray<float> device_q(q);
   return test::in_schedules(every_schedule, [&] {
-    const test::OnDevice<float> out(std::vector<float>(q.size(), std::nanf("")));
-    const TreeAttention p{.q = device_q.data(), .keys = c.keys.data(), .values = c.values.data(), .context = context.data(),
-                          .context_size = context_size.data(), .branch = branch.data(), .branch_begin = branch_begin.data(),
-                          .out = out.data(), .rows = rows.count(), .heads = c.heads, .kv_heads = c.kv_heads, .head_dim = c.head_dim,
+    const test::DeviceArray<float> out(std::vector<float>(q.size(), std::nanf("")));
+    const TreeAttention p{.q = device_q.get(), .keys = c.keys.data(), .values = c.values.data(), .context = context.get(),
+                          .context_size = context_size.get(), .branch = branch.get(), .branch_begin = branch_begin.get(),
+                          .out = out.get(), .rows = rows.count(), .heads = c.heads, .kv_heads = c.kv_heads, .head_dim = c.head_dim,
                           .scale = 1 / std::sqrt(float(c.head_dim)), .dtype = c.dtype, .most_keys = rows.most_keys() + more_keys};
     const test::Scratch scratch(cuda::tree_attention_scratch(p));
     REQUIRE(cuda::tree_attention(p, scratch.get(), nullptr) == 0);

@@ -1,4 +1,4 @@
-// What the tests of CUDA kernels share: memory on the device (or the emulator's), and runs in every schedule.
+// What the tests of our own kernels share beside memory and schedules: random rows, bits, and values kept as a type.
 #pragma once
 #include <bit>
 #include <catch2/catch.hpp>
@@ -9,41 +9,17 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/gpu.h"
 #include "kernels/stream.h"
 #include "kernels/types.h"
+#include "tests/kernels/cuda/schedules.h"
 
 namespace dex::test {
 
-// Elements on the device; read() waits for what was queued.
-template <class T>
-class OnDevice {
- public:
-  explicit OnDevice(const std::vector<T>& values) : OnDevice(values.size()) {
-    gpu::copy_to_device(memory_, values.data(), size_ * sizeof(T));
-  }
-  explicit OnDevice(std::size_t size) : size_(size), memory_(static_cast<T*>(gpu::device_alloc(size * sizeof(T)))) {}
-  OnDevice(const OnDevice&) = delete;
-  ~OnDevice() { gpu::device_free(memory_); }
-
-  T* data() const { return memory_; }
-  std::vector<T> read() const {
-    gpu::synchronize();
-    std::vector<T> values(size_);
-    gpu::copy_to_host(values.data(), memory_, size_ * sizeof(T));
-    return values;
-  }
-
- private:
-  std::size_t size_;
-  T* memory_;
-};
-
 struct Scratch {
-  OnDevice<unsigned char> memory;
+  DeviceArray<unsigned char> memory;
   std::size_t bytes;
   explicit Scratch(std::size_t bytes) : memory(bytes), bytes(bytes) {}
-  cuda::Scratch get() const { return {memory.data(), bytes}; }
+  cuda::Scratch get() const { return {memory.get(), bytes}; }
 };
 
 template <class T>
@@ -60,22 +36,12 @@ std::vector<T> part(const std::vector<T>& all, std::size_t begin, std::size_t co
   return {all.begin() + static_cast<std::ptrdiff_t>(begin), all.begin() + static_cast<std::ptrdiff_t>(begin + count)};
 }
 
-// What body() returns, a vector, which must have the same bits in every schedule, or in the first alone.
+// in_every_schedule where `all`, else in the first: for what only repeats a case with other numbers.
 template <class Body>
 auto in_schedules(bool all, const Body& body) {
-  auto first = (gpu::use_schedule(0), body());
-  for (int i = 1; all && i < gpu::schedules(); ++i) {
-    const std::string name = gpu::use_schedule(i);
-    INFO("schedule " << name);
-    const bool same = bits_of(body()) == bits_of(first);
-    REQUIRE(same);
-  }
+  if (all) return in_every_schedule(body);
   gpu::use_schedule(0);
-  return first;
-}
-template <class Body>
-auto in_all_schedules(const Body& body) {
-  return in_schedules(true, body);
+  return body();
 }
 
 inline std::vector<float> random_floats(std::size_t count, unsigned seed, float scale = 1) {
@@ -102,13 +68,13 @@ inline float widened(std::uint16_t bits) { return gpu::to_float({bits}); }
 // Values kept as dtype, on the device and as what they mean.
 struct Kept {
   std::vector<float> values;
-  OnDevice<unsigned char> memory;
+  DeviceArray<unsigned char> memory;
 
   Kept(std::vector<float> from, Dtype dtype) : values(std::move(from)), memory(bytes_of(values, dtype)) {
     for (float& v : values)
       if (dtype == Dtype::bf16) v = gpu::to_float(gpu::to_bf16(v));
   }
-  void* data() const { return memory.data(); }
+  void* data() const { return memory.get(); }
 
   static std::vector<unsigned char> bytes_of(const std::vector<float>& values, Dtype dtype) {
     std::vector<unsigned char> bytes(values.size() * static_cast<std::size_t>(size_of(dtype)));
