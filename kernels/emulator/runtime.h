@@ -39,7 +39,7 @@ int block_barrier(bool predicate, Site site);
 
 // Operations of the lanes of a warp; each waits for the lanes of the mask that have not exited.
 enum class Shuffle : std::uint8_t { from, up, down, exclusive_or };
-enum class Reduce : std::uint8_t { add, min, max, min_signed, max_signed, bit_and, bit_or, bit_xor };
+enum class Reduce : std::uint8_t { add, min, max, min_signed, max_signed };
 void warp_barrier(unsigned mask, Site site);
 std::uint64_t shuffle(Shuffle kind, unsigned mask, std::uint64_t value, int operand, int width, Site site);
 unsigned ballot(unsigned mask, bool predicate, const char* name, Site site);

@@ -10,12 +10,14 @@
 #include "kernels/emulator/cuda_names.h"
 #include "kernels/emulator/runtime.h"
 
+struct CUstream_st;
+
 namespace dex::gpu {
 inline constexpr bool kEmulated = true;
 using emulator::Site;
 
 template <class... P, class... A>
-int launch(void (*k)(P...), dim3 grid, dim3 block, std::size_t dynamic_shared_bytes, stream_t, A&&... arguments) {
+int launch(void (*k)(P...), dim3 grid, dim3 block, std::size_t dynamic_shared_bytes, CUstream_st*, A&&... arguments) {
   const std::tuple<P...> exact(std::forward<A>(arguments)...);
   return emulator::run(grid, block, dynamic_shared_bytes, [&] { std::apply(k, exact); });
 }
