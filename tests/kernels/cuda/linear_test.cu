@@ -118,11 +118,13 @@ TEST_CASE("linear of bytes has the bits of its definition") {
 }
 
 TEST_CASE("linear gives a row the same bits for every number of rows and place") {
-  for (const auto& [in, out, dtype] : {std::tuple{200, 70, Dtype::bf16}, {1100, 20, Dtype::bf16}, {576, 9, Dtype::f32}, {200, 20, Dtype::i8}}) {
+  for (const auto& [in, out, dtype] : {std::tuple{100, 20, Dtype::bf16}, {1100, 70, Dtype::bf16}, {100, 9, Dtype::f32}, {576, 9, Dtype::f32},
+                                       {100, 20, Dtype::i8}, {1600, 20, Dtype::i8}}) {
     Problem p(130, in, out, dtype);
     const auto all = p.run();
     p.every_schedule = false;
-    for (const int rows : {1, 2, 7, 8, 9, 16, 17, 32, 33, 64, 65, 128}) {
+    for (int rows = 1; rows <= 128; ++rows) {
+      if (in > 100 && rows != 1 && rows != 9 && rows != 65) continue;  // long sums: a few are enough
       const int first = (rows * 37) % (131 - rows);
       CAPTURE(in, rows, first, name_of(dtype));
       const bool same = bits_of(p.run(first, rows)) == bits_of(part(all, Problem::count(first, out), Problem::count(rows, out)));
