@@ -118,17 +118,19 @@ __device__ void each_element(const LinearPlan& plan, int first_row, int first_ou
   }
 }
 
-// The block that finds all others of its tile done adds their partial sums, chunk after chunk.
+// The block that finds all others of its tile done adds their partial sums, chunk after chunk. One thread's fences order what
+// all threads wrote before the barrier against what all read after the other.
 __device__ void finish_last(const LinearJob& job, int tile_rows, int first_row, int first_out) {
   const LinearPlan& plan = job.plan;
   SHARED(int, last);
-  __threadfence();
   __syncthreads();
-  if (threadIdx.x == 0)
+  if (threadIdx.x == 0) {
+    __threadfence();
     last = atomicAdd(&job.arrived[blockIdx.y * gridDim.x + blockIdx.x], 1u) == static_cast<unsigned>(plan.groups) - 1;
+    __threadfence();
+  }
   __syncthreads();
   if (!last) return;
-  __threadfence();
   for (int i = static_cast<int>(threadIdx.x); i < tile_rows * kTileOuts; i += kThreads) {
     const int row = first_row + i / kTileOuts, out = first_out + i % kTileOuts;
     if (row >= plan.rows || out >= plan.out) continue;
