@@ -212,6 +212,23 @@ __global__ void block_sums(const float* x, float* out, float* mean_square, int s
   out[blockIdx.x * 128 + threadIdx.x] = part[0];
 }
 
+// Each block sums its part; the last to finish adds the parts up.
+__global__ void sum_over_blocks(const float* x, float* parts, unsigned* finished, float* out) {
+  SHARED(bool, last);
+  const unsigned n = threadIdx.x;
+  float part = x[blockIdx.x * 32 + n];
+  for (int step = 16; step > 0; step /= 2) part += __shfl_down_sync(kAll, part, static_cast<unsigned>(step));
+  if (n == 0) {
+    parts[blockIdx.x] = part;
+    __threadfence();
+    last = atomicAdd(finished, 1u) == gridDim.x - 1;
+    __threadfence();
+  }
+  __syncthreads();
+  if (last && n == 0)
+    for (unsigned i = 0; i < gridDim.x; ++i) *out += parts[i];
+}
+
 std::vector<float> small_integers(std::size_t count, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<float> values(count);
@@ -426,6 +443,20 @@ TEST_CASE("a sum in a fixed order has the host's bits") {
     for (std::size_t n = 0; n < 128; ++n) CHECK(out[static_cast<std::size_t>(block) * 128 + n] == part[0]);
     CHECK(means[static_cast<std::size_t>(block)] == part[0] / static_cast<float>(size) + 1);
   }
+}
+
+TEST_CASE("the last block sees what the others published") {
+  const auto x = small_integers(5 * 32, 6);
+  const auto sum = [&] {
+    const DeviceArray<float> from(x), parts(5), out(std::vector<float>(1));
+    const DeviceArray<unsigned> finished(std::vector<unsigned>(1));
+    require_launched(gpu::launch(sum_over_blocks, 5, 32, 0, nullptr, from.get(), parts.get(), finished.get(), out.get()));
+    return out.read();
+  };
+  float wanted = 0;
+  for (float v : x) wanted += v;
+  CHECK(in_every_schedule(sum)[0] == wanted);
+  CHECK(with_blocks_apart(sum)[0] == wanted);
 }
 
 TEST_CASE("a launch no device takes is refused with a number") {

@@ -58,4 +58,13 @@ auto in_every_schedule(Body body) {
   return first;
 }
 
+// Calls body() so that ThreadSanitizer sees what blocks do to each other without atomics and fences.
+template <class Body>
+auto with_blocks_apart(Body body) {
+  gpu::keep_blocks_apart();
+  auto result = body();
+  gpu::use_schedule(0);
+  return result;
+}
+
 }  // namespace dex::test
