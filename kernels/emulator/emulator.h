@@ -48,7 +48,8 @@ void use(const Schedule& schedule);
 int schedules();
 std::string use_schedule(int number);
 
-// Calls body once per thread; a Fault ends the launch. A CUDA error number for a launch no device takes (9: shape, 1: dynamic shared memory), else 0.
+// Calls body once per thread; a Fault ends the launch. 0, or a CUDA error number for a launch no device takes (9: its
+// shape, 1: its dynamic shared memory).
 int run(dim3 grid, dim3 block, std::size_t dynamic_shared_bytes, const std::function<void()>& body);
 
 // Whether this program was built with AddressSanitizer, or ThreadSanitizer.
