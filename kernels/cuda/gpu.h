@@ -138,6 +138,8 @@ inline void synchronize() { check(cudaDeviceSynchronize()); }
 // The ways tests run a kernel in; all must give the same bits. On a device they are mere repeats.
 inline int schedules() { return 3; }
 inline std::string use_schedule(int) { return "device"; }
+// For what blocks do to each other, seen by the emulator under ThreadSanitizer: at most 6000 threads a launch.
+inline void keep_blocks_apart() {}
 }  // namespace dex::gpu
 
 #else

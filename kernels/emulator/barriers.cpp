@@ -78,10 +78,8 @@ namespace {
 
 // All that have not exited are there.
 void hold(Warp& warp, int w, int number) {
-  Meeting meeting = warp.meeting[number];
+  const Meeting meeting = warp.meeting[number];
   warp.meeting[number] = warp.meeting[--warp.meetings];
-  for (int i = 0; i < kLanes; ++i)
-    if (meeting.arrived >> i & 1) meeting.posted[i] = block.pool->threads[w * kLanes + i].posted;
   if (meeting.exchange != nullptr) meeting.exchange(meeting);
   make_ready(w, meeting.arrived);
 }
@@ -108,7 +106,7 @@ void meet(unsigned mask, const char* what, void* posted, void (*exchange)(const 
   Edges& edges = block.pool->edges->meeting[w * kLanes + __builtin_ctz(mask)];
   Edge& edge = edges.edge[edges.turn];
   if (orders_memory) edge.post();
-  const int number = find_meeting(warp, {mask, 0, what, site, exchange, {}});
+  const int number = find_meeting(warp, {mask, 0, what, site, exchange});
   warp.meeting[number].arrived |= 1u << running_lane();
   running().posted = posted;
   if (((warp.meeting[number].arrived | warp.absent) & mask) == mask) {

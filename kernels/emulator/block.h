@@ -33,8 +33,7 @@ struct Meeting {
   unsigned arrived = 0;  // who did
   const char* what = nullptr;
   Site site;
-  void (*exchange)(const Meeting&) = nullptr;  // done by one lane for all
-  void* posted[kLanes] = {};                   // set for the exchange
+  void (*exchange)(const Meeting&) = nullptr;  // done by one of the warp for all
 };
 
 // What a thread asks of a barrier.
@@ -122,6 +121,7 @@ extern Block block;
 
 inline Thread& running() { return block.pool->threads[block.running]; }
 inline Warp& running_warp() { return block.warp[block.running / kLanes]; }
+inline Thread& lane_of_warp(int lane) { return block.pool->threads[block.running / kLanes * kLanes + lane]; }
 inline int running_lane() { return block.running % kLanes; }
 
 void make_ready(int thread);

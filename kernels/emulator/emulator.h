@@ -38,7 +38,7 @@ struct Schedule {
   Order order = Order::up;
   unsigned seed = 0;
   bool late_copies = true;       // cp.async copies when waited for; else at once
-  bool separate_blocks = false;  // under ThreadSanitizer nothing orders blocks; for a few small launches, it is slow
+  bool separate_blocks = false;  // under ThreadSanitizer nothing orders blocks; it is slow: at most 6000 threads
 };
 // Of the launches that follow.
 void use(const Schedule& schedule);
@@ -48,7 +48,8 @@ void use(const Schedule& schedule);
 int schedules();
 std::string use_schedule(int number);
 
-// Calls body once per thread. A CUDA error number for a launch no device takes (9: shape, 1: dynamic shared memory), else 0.
+// Calls body once per thread; a Fault ends the launch. 0, or a CUDA error number for a launch no device takes (9: its
+// shape, 1: its dynamic shared memory).
 int run(dim3 grid, dim3 block, std::size_t dynamic_shared_bytes, const std::function<void()>& body);
 
 // Whether this program was built with AddressSanitizer, or ThreadSanitizer.

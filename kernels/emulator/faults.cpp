@@ -49,7 +49,7 @@ std::string describe_deadlock() {
   }
   std::string report = "deadlock in " + text_of_block();
   for (const Waiters& w : all)
-    report += (&w == &all[0] ? ": threads " : "; threads ") + w.threads + (w.ranges > kMostRanges ? " ..." : "") + ": " + w.state;
+    report += (&w == &all[0] ? ": threads " : "; threads ") + w.threads + (w.ranges > kMostRanges ? " ...: " : ": ") + w.state;
   return report;
 }
 

@@ -66,7 +66,8 @@ bool is_shared(const void* memory, std::size_t bytes) {
 void* allocate(std::size_t bytes) {
   void* memory = nullptr;
   if (posix_memalign(&memory, 256, bytes > 0 ? bytes : 1) != 0) throw std::bad_alloc();
-  for (std::size_t i = 0; i < bytes; ++i) static_cast<unsigned char*>(memory)[i] = static_cast<unsigned char>(unwritten() >> i % 4 * 8);
+  for (std::size_t i = 0; i < bytes; ++i)
+    static_cast<unsigned char*>(memory)[i] = static_cast<unsigned char>(unwritten() >> i % 4 * 8);
   return memory;
 }
 

@@ -198,6 +198,9 @@ int run(dim3 grid, dim3 block_size, std::size_t dynamic_shared_bytes, const std:
   place.block_size = block_size, place.grid_size = grid;
   const bool separate = wanted.separate_blocks && thread_sanitizer();
   const int size = static_cast<int>(block_size.x * block_size.y * block_size.z);
+  // ThreadSanitizer ends a program with more than 8128 threads.
+  if (separate && std::uint64_t{grid.x} * grid.y * grid.z * static_cast<unsigned>(size) > 6000)
+    throw std::invalid_argument("separate_blocks: more than 6000 threads in a launch");
   for (unsigned z = 0; z < grid.z; ++z)
     for (unsigned y = 0; y < grid.y; ++y)
       for (unsigned x = 0; x < grid.x; ++x) {

@@ -76,5 +76,6 @@ inline void synchronize() {}
 
 inline int schedules() { return emulator::schedules(); }
 inline std::string use_schedule(int number) { return emulator::use_schedule(number); }
+inline void keep_blocks_apart() { emulator::use({emulator::Order::up, 0, false, true}); }
 
 }  // namespace dex::gpu

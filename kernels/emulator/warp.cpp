@@ -6,8 +6,8 @@ namespace dex::emulator {
 namespace {
 
 template <class T>
-T& posted(const Meeting& meeting, int lane) {
-  return *static_cast<T*>(meeting.posted[lane]);
+T& posted(int lane) {
+  return *static_cast<T*>(lane_of_warp(lane).posted);
 }
 bool came(const Meeting& meeting, int lane) { return (meeting.arrived >> lane & 1) != 0; }
 
@@ -33,11 +33,11 @@ int source_of(const Shuffled& call, int lane) {
 void exchange_values(const Meeting& meeting) {
   for (int i = 0; i < kLanes; ++i) {
     if (!came(meeting, i)) continue;
-    auto& mine = posted<Shuffled>(meeting, i);
+    auto& mine = posted<Shuffled>(i);
     const int source = source_of(mine, i);
     if (source >= kLanes || !came(meeting, source))
       fail(meeting.site, "lane %lld takes the value of lane %lld, which is not in the mask or has exited", i, source);
-    mine.result = posted<Shuffled>(meeting, source).value;
+    mine.result = posted<Shuffled>(source).value;
   }
 }
 
@@ -49,9 +49,9 @@ struct Vote {
 void count_votes(const Meeting& meeting) {
   unsigned votes = 0;
   for (int i = 0; i < kLanes; ++i)
-    if (came(meeting, i) && posted<Vote>(meeting, i).predicate) votes |= 1u << i;
+    if (came(meeting, i) && posted<Vote>(i).predicate) votes |= 1u << i;
   for (int i = 0; i < kLanes; ++i)
-    if (came(meeting, i)) posted<Vote>(meeting, i).result = votes;
+    if (came(meeting, i)) posted<Vote>(i).result = votes;
 }
 
 struct Reduction {
@@ -73,12 +73,12 @@ unsigned combined(Reduce kind, unsigned a, unsigned b) {
 
 void reduce_values(const Meeting& meeting) {
   const int first = __builtin_ctz(meeting.arrived);
-  const auto [kind, start] = posted<Reduction>(meeting, first);
+  const auto [kind, start] = posted<Reduction>(first);
   unsigned result = start;
   for (int i = first + 1; i < kLanes; ++i)
-    if (came(meeting, i)) result = combined(kind, result, posted<Reduction>(meeting, i).value);
+    if (came(meeting, i)) result = combined(kind, result, posted<Reduction>(i).value);
   for (int i = first; i < kLanes; ++i)
-    if (came(meeting, i)) posted<Reduction>(meeting, i).value = result;
+    if (came(meeting, i)) posted<Reduction>(i).value = result;
 }
 
 void require_whole_warp(const Meeting& meeting, const char* text) {
@@ -111,7 +111,7 @@ void multiply(const Meeting& meeting) {
   T a[16][kDepth], b[kDepth][8], d[16][8];
   for (int lane = 0; lane < kLanes; ++lane) {
     const int g = lane >> 2, t = lane & 3;
-    const auto& mine = posted<Fragments<T>>(meeting, lane);
+    const auto& mine = posted<Fragments<T>>(lane);
     for (int p = 0; p < per; ++p) {
       for (int r = 0; r < 4; ++r)
         a[g + r % 2 * 8][per * t + p + r / 2 * 4 * per] = element(mine.a[r], p, T{});
@@ -124,7 +124,7 @@ void multiply(const Meeting& meeting) {
       for (int n = 0; n < 8; ++n) d[m][n] = multiply_add(a[m][k], b[k][n], d[m][n]);
   for (int lane = 0; lane < kLanes; ++lane)
     for (int r = 0; r < 4; ++r)
-      posted<Fragments<T>>(meeting, lane).d[r] = d[(lane >> 2) + r / 2 * 8][2 * (lane & 3) + r % 2];
+      posted<Fragments<T>>(lane).d[r] = d[(lane >> 2) + r / 2 * 8][2 * (lane & 3) + r % 2];
 }
 
 struct Rows {
@@ -136,11 +136,11 @@ struct Rows {
 void load_matrices(const Meeting& meeting) {
   require_whole_warp(meeting, "ldmatrix by a warp of %lld lanes");
   const auto at = [&](int matrix, int row, int column) {
-    return posted<Rows>(meeting, 8 * matrix + row).row[column / 2] >> 16 * (column % 2) & 0xffffu;
+    return posted<Rows>(8 * matrix + row).row[column / 2] >> 16 * (column % 2) & 0xffffu;
   };
   for (int lane = 0; lane < kLanes; ++lane) {
     const int g = lane >> 2, t = lane & 3;
-    const Rows& mine = posted<Rows>(meeting, lane);
+    const Rows& mine = posted<Rows>(lane);
     for (int j = 0; j < 4; ++j)
       mine.result[j] = mine.transposed ? at(j, 2 * t, g) | at(j, 2 * t + 1, g) << 16
                                        : at(j, g, 2 * t) | at(j, g, 2 * t + 1) << 16;

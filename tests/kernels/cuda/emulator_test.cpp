@@ -116,6 +116,13 @@ TEST_CASE("launches that no device takes are refused with CUDA's numbers") {
   CHECK(emulator::run(1, 1, 227 * 1024, nothing) == 0);
 }
 
+TEST_CASE("blocks kept apart must be few") {
+  emulator::use({.separate_blocks = true});
+  if (emulator::thread_sanitizer()) CHECK_THROWS_WITH(emulator::run(7, 1024, 0, [] {}), Catch::Matchers::Contains("6000"));
+  else CHECK(emulator::run(7, 1024, 0, [] {}) == 0);
+  emulator::use_schedule(0);
+}
+
 TEST_CASE("an exception in a kernel ends the launch, and the next one works") {
   const auto throws = [] { throw 1; };
   CHECK_THROWS_WITH(emulator::run(1, 64, 0, throws), Catch::Matchers::Contains("an exception left the kernel"));

@@ -58,4 +58,23 @@ auto in_every_schedule(Body body) {
   return first;
 }
 
+// The results of a kernel of one block: `each` values a thread, at out[thread + threads * i].
+template <class T>
+std::vector<T> run_in_one_block(void (*kernel)(T*), unsigned threads, std::size_t each, std::size_t dynamic_shared = 0) {
+  return in_every_schedule([=] {
+    const DeviceArray<T> out(std::vector<T>(threads * each, T{}));
+    require_launched(gpu::launch(kernel, 1, threads, dynamic_shared, nullptr, out.get()));
+    return out.read();
+  });
+}
+
+// Calls body() so that ThreadSanitizer sees what blocks do to each other without atomics and fences.
+template <class Body>
+auto with_blocks_apart(Body body) {
+  gpu::keep_blocks_apart();
+  auto result = body();
+  gpu::use_schedule(0);
+  return result;
+}
+
 }  // namespace dex::test

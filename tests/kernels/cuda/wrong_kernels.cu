@@ -237,8 +237,7 @@ template <class Body>
 int report(Body body, bool apart) {
   try {
     if (apart) {
-      dex::emulator::use({dex::emulator::Order::up, 0, false, true});
-      body();
+      dex::test::with_blocks_apart(body);
     } else {
       dex::test::in_every_schedule(body);
     }
