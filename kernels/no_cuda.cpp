@@ -1,4 +1,5 @@
 // The cuda:: functions of a build without the CUDA Toolkit.
+#include "kernels/decoder_layer.h"
 #include "kernels/distill.h"
 #include "kernels/induce.h"
 #include "kernels/linear.h"
@@ -11,6 +12,8 @@ namespace dex::cuda {
 int linear(const Linear&, Scratch, Stream) { return kNoDevice; }
 int linear_add(const Linear&, float, Scratch, Stream) { return kNoDevice; }
 std::size_t linear_scratch(const Linear&) { return 0; }
+int decoder_layer(const DecoderLayer&, Scratch, Stream) { return kNoDevice; }
+std::size_t decoder_layer_scratch(const DecoderLayer&) { return 0; }
 int induce_rows(const InduceRows&, Scratch, Stream) { return kNoDevice; }
 std::size_t induce_rows_scratch(const InduceRows&) { return 0; }
 int rms_norm(const RmsNorm&, Stream) { return kNoDevice; }

@@ -127,7 +127,7 @@ __device__ void finish_last(const LinearJob& job, int tile_rows, int first_row, 
   if (threadIdx.x == 0) {
     __threadfence();
     last = atomicAdd(&job.arrived[blockIdx.y * gridDim.x + blockIdx.x], 1u) == static_cast<unsigned>(plan.groups) - 1;
-    __threadfence();
+    if (last) __threadfence();
   }
   __syncthreads();
   if (!last) return;

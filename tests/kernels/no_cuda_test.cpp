@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 
+#include "kernels/decoder_layer.h"
 #include "kernels/distill.h"
 #include "kernels/induce.h"
 #include "kernels/linear.h"
@@ -18,9 +19,9 @@ TEST_CASE("without CUDA every call says that there is no device") {
                         convert(nullptr, nullptr, 0, Dtype::f32, nullptr),
                         split_qkv({}, nullptr),        gather_rows({}, nullptr),
                         tree_attention({}, {}, nullptr), rank_tokens({}, {}, nullptr),
-                        distill_rows({}, nullptr)};
+                        distill_rows({}, nullptr),     decoder_layer({}, {}, nullptr)};
   for (const int error : errors) CHECK(error == kNoDevice);
-  CHECK(linear_scratch({}) + induce_rows_scratch({}) + tree_attention_scratch({}) + rank_tokens_scratch({}) == 0);
+  CHECK(linear_scratch({}) + decoder_layer_scratch({}) + induce_rows_scratch({}) + tree_attention_scratch({}) + rank_tokens_scratch({}) == 0);
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
 // What blocks of one launch do to each other, which ThreadSanitizer sees where the emulator orders none of them.
-#include "kernels/emulator/emulator.h"
 #include "kernels/linear.h"
 #include "kernels/tree_attention.h"
 #include "tests/kernels/cuda/support.h"
@@ -15,9 +14,7 @@ TEST_CASE("blocks that share a sum are ordered by their fences") {
   Linear p;
   p.x = device_x.get(), p.weight = weight.data(), p.y = y.get(), p.rows = rows, p.in = in, p.out = out, p.dtype = Dtype::bf16;
   const test::Scratch scratch(cuda::linear_scratch(p));
-  emulator::use({.separate_blocks = true});
-  REQUIRE(cuda::linear(p, scratch.get(), nullptr) == 0);
-  emulator::use({});
+  REQUIRE(test::with_blocks_apart([&] { return cuda::linear(p, scratch.get(), nullptr); }) == 0);
   const auto got = y.read();
   for (int i = 0; i < rows * out; ++i) {
     float sum = 0;
@@ -38,9 +35,7 @@ TEST_CASE("blocks that attend to one row write apart") {
                         .branch = branch.get(), .branch_begin = branch_begin.get(), .out = out.get(), .rows = 1, .heads = 1, .kv_heads = 1,
                         .head_dim = dim, .scale = 1, .dtype = Dtype::bf16, .most_keys = positions};
   const test::Scratch scratch(cuda::tree_attention_scratch(p));
-  emulator::use({.separate_blocks = true});
-  REQUIRE(cuda::tree_attention(p, scratch.get(), nullptr) == 0);
-  emulator::use({});
+  REQUIRE(test::with_blocks_apart([&] { return cuda::tree_attention(p, scratch.get(), nullptr); }) == 0);
   for (const float v : out.read()) CHECK(v == Approx(3));
 }
 
