@@ -32,12 +32,24 @@ struct Layer {
     to_gate = linear_of(normed, p.hidden, p.gate, gate, p.intermediate);
     to_up = linear_of(normed, p.hidden, p.up, up, p.intermediate);
     to_down = linear_of(gate, p.intermediate, p.down, p.x, p.hidden);
-    attention = {.q = q, .keys = p.keys, .values = p.values, .context = p.context, .context_size = p.context_size, .branch = p.branch,
-                 .branch_begin = p.branch_begin, .out = attended, .rows = p.rows, .heads = p.heads, .kv_heads = p.kv_heads,
-                 .head_dim = p.head_dim, .scale = 1.0f / std::sqrt(static_cast<float>(p.head_dim)), .dtype = p.cache_dtype,
+    attention = {.q = q,
+                 .keys = p.keys,
+                 .values = p.values,
+                 .context = p.context,
+                 .context_size = p.context_size,
+                 .branch = p.branch,
+                 .branch_begin = p.branch_begin,
+                 .out = attended,
+                 .rows = p.rows,
+                 .heads = p.heads,
+                 .kv_heads = p.kv_heads,
+                 .head_dim = p.head_dim,
+                 .scale = 1.0f / std::sqrt(static_cast<float>(p.head_dim)),
+                 .dtype = p.cache_dtype,
                  .most_keys = p.most_keys};
     shared_bytes = tree_attention_scratch(attention);
-    for (const Linear* l : {&to_qkv, &to_out, &to_gate, &to_up, &to_down}) shared_bytes = std::max(shared_bytes, linear_scratch(*l));
+    for (const Linear* l : {&to_qkv, &to_out, &to_gate, &to_up, &to_down})
+      shared_bytes = std::max(shared_bytes, linear_scratch(*l));
   }
 
   Linear linear_of(const float* x, int in, const Weight& weight, float* y, int out) const {
@@ -69,9 +81,22 @@ int decoder_layer(const DecoderLayer& p, Scratch scratch, Stream stream) {
   if (!error) error = linear(l.to_qkv, shared, stream);
   // All rows are in the cache before any of them is attended to: a row may be the ancestor of its neighbour.
   if (!error)
-    error = split_qkv({.qkv = l.qkv, .q_norm = p.q_norm, .k_norm = p.k_norm, .positions = p.positions, .cache_rows = p.cache_rows,
-                       .inverse_frequencies = p.inverse_frequencies, .q = l.q, .keys = p.keys, .values = p.values, .rows = p.rows,
-                       .heads = p.heads, .kv_heads = p.kv_heads, .head_dim = p.head_dim, .eps = p.eps, .dtype = p.cache_dtype}, stream);
+    error = split_qkv({.qkv = l.qkv,
+                       .q_norm = p.q_norm,
+                       .k_norm = p.k_norm,
+                       .positions = p.positions,
+                       .cache_rows = p.cache_rows,
+                       .inverse_frequencies = p.inverse_frequencies,
+                       .q = l.q,
+                       .keys = p.keys,
+                       .values = p.values,
+                       .rows = p.rows,
+                       .heads = p.heads,
+                       .kv_heads = p.kv_heads,
+                       .head_dim = p.head_dim,
+                       .eps = p.eps,
+                       .dtype = p.cache_dtype},
+                      stream);
   if (!error) error = tree_attention(l.attention, shared, stream);
   if (!error) error = linear_add(l.to_out, 1, shared, stream);
   if (!error) error = norm(p, p.post_norm, l.normed, stream);

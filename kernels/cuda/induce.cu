@@ -38,7 +38,8 @@ int induce_rows(const InduceRows& p, Scratch scratch, Stream stream) {
   const Layout l = layout_of(p, static_cast<char*>(scratch.memory));
   if (scratch.bytes < l.bytes) return kTooSmall;
   const Scratch rest{static_cast<char*>(scratch.memory) + l.rest_at, scratch.bytes - l.rest_at};
-  int error = rms_norm({.x = p.h, .weight = p.norm, .y = const_cast<float*>(l.up.x), .rows = p.rows, .size = p.hidden, .eps = p.eps}, stream);
+  int error = rms_norm(
+      {.x = p.h, .weight = p.norm, .y = const_cast<float*>(l.up.x), .rows = p.rows, .size = p.hidden, .eps = p.eps}, stream);
   if (!error && p.y != p.h) error = convert(p.h, p.y, std::int64_t{p.rows} * p.hidden, Dtype::f32, stream);
   if (!error) error = linear(l.up, rest, stream);
   if (!error) error = silu_multiply({.gate = l.up.y, .y = l.up.y, .count = std::int64_t{p.rows} * p.width}, stream);

@@ -5,7 +5,8 @@
 // 15/16. An element of D is a sum of its own row of A and column of B: which rows share a tile cannot show.
 // Per stage of the ring 64 outputs x 128 bytes = 8 KB of weights; 5 stages under way in each of 4 blocks are 160 KB a
 // multiprocessor, where 3.35 TB/s x 1 us / 132 = 25 KB would hide the latency. Weight bytes bound the time up to about 64 rows
-// (bf16: 2 flop a byte and row, so 128 rows ask for 430 TFLOP/s at 3.35 TB/s); x is read from L2, 1/64 + rows/64 of the weights.
+// (bf16: 1 flop a byte and row, so 128 rows ask for 430 TFLOP/s at 3.35 TB/s); beside them a block reads x from the second
+// cache, rows / 64 of its weights' bytes.
 #include "kernels/cuda/linear_plan.h"
 
 namespace dex::cuda {
@@ -29,7 +30,9 @@ struct LinearJob {
 __host__ __device__ constexpr int tile_offset(int row, int unit) { return row * kTileBytes + ((unit ^ (row & 7)) << 4); }
 
 __device__ void multiply(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) { gpu::mma_16x8x16(d, a, b); }
-__device__ void multiply(int (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) { gpu::mma_s8_16x8x32(d, a, b); }
+__device__ void multiply(int (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  gpu::mma_s8_16x8x32(d, a, b);
+}
 
 // How a kind of weight is summed: kTiles x 8 rows, kPlanes of x.
 struct Bf16 {
@@ -178,14 +181,16 @@ __global__ void linear_kernel(LinearJob job) {
         UNROLL for (int i = 0; i < 4; ++i) sums[plane][tile][i] = 0;
   }
   if (plan.groups > 1) return finish_last(job, kTiles * 8, first_row, first_out);
-  each_element<kTiles>(plan, first_row, first_out, [&](int tile, int i, int row, int out) { job.finish(row, out, totals[tile][i]); });
+  each_element<kTiles>(plan, first_row, first_out,
+                       [&](int tile, int i, int row, int out) { job.finish(row, out, totals[tile][i]); });
 }
 
 template <class Kind, int kTiles>
 int start(const LinearJob& job, Stream stream) {
   using S = Shape<Kind, kTiles>;
   const LinearPlan& plan = job.plan;
-  const dim3 grid(static_cast<unsigned>(plan.row_tiles), static_cast<unsigned>(plan.out_tiles), static_cast<unsigned>(plan.groups));
+  const dim3 grid(static_cast<unsigned>(plan.row_tiles), static_cast<unsigned>(plan.out_tiles),
+                  static_cast<unsigned>(plan.groups));
   return gpu::launch(linear_kernel<Kind, kTiles>, grid, kThreads, std::size_t{S::kStages} * S::kStageBytes, stream, job);
 }
 
@@ -209,7 +214,8 @@ int linear(const Linear& p, const LinearFinish& finish, Scratch scratch, Stream 
   if (scratch.bytes < plan.bytes) return kTooSmall;
   auto* memory = static_cast<unsigned char*>(scratch.memory);
   if (const int error = prepare_input(plan, p.x, memory, stream)) return error;
-  const bool aligned = static_cast<std::int64_t>(p.in) * size_of(p.dtype) % 16 == 0 && reinterpret_cast<std::uintptr_t>(p.weight) % 16 == 0;
+  const bool aligned =
+      static_cast<std::int64_t>(p.in) * size_of(p.dtype) % 16 == 0 && reinterpret_cast<std::uintptr_t>(p.weight) % 16 == 0;
   const LinearJob job{.plan = plan,
                       .weight = static_cast<const unsigned char*>(p.weight),
                       .x = memory,

@@ -39,8 +39,8 @@ __device__ void load_chunk(const F32Job& job, float (&to)[kOuts][kChunk], int fi
 }
 
 // A warp's outputs for kRows rows over one chunk. Elements past the end of x are not read.
-__device__ void add_chunk(const F32Job& job, const float (&weights)[kOuts][kChunk], float (&totals)[kMostRows][kOuts], int first_row,
-                          int row, int row_end, int begin) {
+__device__ void add_chunk(const F32Job& job, const float (&weights)[kOuts][kChunk], float (&totals)[kMostRows][kOuts],
+                          int first_row, int row, int row_end, int begin) {
   const int lane = static_cast<int>(threadIdx.x) % 32, first = static_cast<int>(threadIdx.x) / 32 * kWarpOuts;
   float sums[kRows][kWarpOuts] = {};
   for (int at = lane; at < kChunk && begin + at < job.in; at += 32) {
@@ -80,7 +80,12 @@ __global__ void linear_f32_kernel(F32Job job) {
 }  // namespace
 
 int linear_f32(const Linear& p, const LinearFinish& finish, Stream stream) {
-  const F32Job job{.x = p.x, .weight = static_cast<const float*>(p.weight), .finish = finish, .rows = p.rows, .in = p.in, .out = p.out,
+  const F32Job job{.x = p.x,
+                   .weight = static_cast<const float*>(p.weight),
+                   .finish = finish,
+                   .rows = p.rows,
+                   .in = p.in,
+                   .out = p.out,
                    .aligned = p.in % 4 == 0 && reinterpret_cast<std::uintptr_t>(p.weight) % 16 == 0};
   const dim3 grid(static_cast<unsigned>(ceil_div(p.rows, kMostRows)), static_cast<unsigned>(ceil_div(p.out, kOuts)));
   return gpu::launch(linear_f32_kernel, grid, kThreads, sizeof(Buffers), stream, job);

@@ -23,7 +23,8 @@ __global__ void narrow_kernel(LinearPlan plan, const float* x, unsigned char* na
   std::uint32_t pairs[kEach / 2];
   UNROLL for (int i = 0; i < kEach; i += 2)
     pairs[i / 2] = gpu::bf16_pair(k + i < plan.in ? from[i] : 0.0f, k + i + 1 < plan.in ? from[i + 1] : 0.0f);
-  *reinterpret_cast<uint4*>(narrow + static_cast<std::int64_t>(row) * plan.pitch + k * 2) = {pairs[0], pairs[1], pairs[2], pairs[3]};
+  *reinterpret_cast<uint4*>(narrow + static_cast<std::int64_t>(row) * plan.pitch + k * 2) = {pairs[0], pairs[1], pairs[2],
+                                                                                             pairs[3]};
 }
 
 // Block (chunk, row): x = scale * q with q = 256 * first + second, signed bytes both, as cpu::linear rounds it. A chunk that
@@ -62,8 +63,8 @@ int prepare_input(const LinearPlan& plan, const float* x, unsigned char* scratch
   auto* arrived = reinterpret_cast<unsigned*>(scratch + plan.arrived_at);
   const auto rows = static_cast<unsigned>(plan.rows);
   if (plan.planes == 1)
-    return gpu::launch(narrow_kernel, dim3(static_cast<unsigned>(ceil_div(plan.pitch / 2, kThreads * kEach)), rows), kThreads, 0,
-                       stream, plan, x, scratch, arrived);
+    return gpu::launch(narrow_kernel, dim3(static_cast<unsigned>(ceil_div(plan.pitch / 2, kThreads * kEach)), rows), kThreads,
+                       0, stream, plan, x, scratch, arrived);
   return gpu::launch(quantize_kernel, dim3(static_cast<unsigned>(plan.chunks), rows), kThreads, 0, stream, plan, x,
                      reinterpret_cast<signed char*>(scratch), reinterpret_cast<float*>(scratch + plan.scales_at), arrived);
 }

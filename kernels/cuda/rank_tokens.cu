@@ -1,6 +1,6 @@
 // The best tokens of a row of logits. Block (slice, row) ranks 4096 logits held in shared memory and sums their softmax; a
-// second kernel, a block per row, merges the slices in order. The logits are read twice (the second time for the hash): 0.5 MB a
-// row of 128 k tokens beside the 2 GB of head weights that made them.
+// second kernel, a block per row, merges the slices in order. The logits are read twice (the second time for the hash): 0.5 MB
+// a row of 128 k tokens beside the 2 GB of head weights that made them.
 #include "kernels/rank_tokens.h"
 
 #include <algorithm>
@@ -15,7 +15,8 @@ constexpr int kThreads = 256;
 constexpr int kSlice = 4096;  // tokens
 using Key = unsigned long long;
 
-// Keys order as tokens rank: by logit, then the lowest id first. Zeros of both signs are equal, NaN counts as -infinity. Never 0.
+// Keys order as tokens rank: by logit, then the lowest id first. Zeros of both signs are equal, NaN counts as -infinity. 0 is
+// no key.
 __device__ Key key_of(float logit, int token) {
   const float plain = logit == logit ? logit + 0.0f : kLowest;
   const std::uint32_t bits = gpu::bits_as<std::uint32_t>(plain);
@@ -62,7 +63,8 @@ __global__ void rank_slice_kernel(RankJob job) {
   SHARED(Key[2][kThreads / 32], key_warps);
   SHARED(float[2][kThreads / 32], warps);
   const RankTokens& p = job.p;
-  const int row = static_cast<int>(blockIdx.y), first = static_cast<int>(blockIdx.x) * kSlice, count = min(kSlice, p.vocab - first);
+  const int row = static_cast<int>(blockIdx.y), first = static_cast<int>(blockIdx.x) * kSlice,
+            count = min(kSlice, p.vocab - first);
   const float* logits = logits_of(p, row) + first;
   float largest = kLowest;
   for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) {
@@ -123,8 +125,8 @@ __global__ void merge_slices_kernel(RankJob job) {
   if (threadIdx.x == 0 && p.has_nan) p.has_nan[row] = softmax.total != softmax.total;
 }
 
-// ---- The hash of cpu::rank_tokens: eight chains side by side, so eight lanes a row. Each step waits for the one before: some 30
-// cycles, 0.15 ms for 128 k tokens however many rows, while tensor cores stand idle.
+// ---- The hash of cpu::rank_tokens: eight chains side by side, so eight lanes a row. Each step waits for the one before: some
+// 30 cycles, 0.15 ms for 128 k tokens however many rows, while tensor cores stand idle.
 
 constexpr int kChains = 8;
 constexpr std::uint64_t kPrime = 0x9e3779b97f4a7c15u;
@@ -150,7 +152,9 @@ __global__ void hash_kernel(RankTokens p) {
 
 int slices_of(const RankTokens& p) { return (p.vocab + kSlice - 1) / kSlice; }
 int kept_of(const RankTokens& p) { return std::min(std::max(p.width, 2), p.vocab); }
-std::size_t keys_of(const RankTokens& p) { return static_cast<std::size_t>(p.rows) * static_cast<std::size_t>(slices_of(p) * kept_of(p)); }
+std::size_t keys_of(const RankTokens& p) {
+  return static_cast<std::size_t>(p.rows) * static_cast<std::size_t>(slices_of(p) * kept_of(p));
+}
 
 }  // namespace
 

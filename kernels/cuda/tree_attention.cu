@@ -1,6 +1,6 @@
-// Attention by chunks of 64 positions, each a softmax of its own (largest score m, sum l, sum of weighted values o), combined in
-// the order of the chunks. Chunks lie at fixed absolute positions, so nothing in the sums tells where a key is kept or who else
-// attends.
+// Attention by chunks of 64 positions, each a softmax of its own (largest score m, sum l, sum of weighted values o), combined
+// in the order of the chunks. Chunks lie at fixed absolute positions, so nothing in the sums tells where a key is kept or who
+// else attends.
 //
 // Block (chunk, KV head, row tile) of 128 threads: keys and values of the chunk come to shared memory once for the query heads
 // that share them, and stay there for the next rows of the tile while these see the same context. Keys and values of 1024
@@ -49,7 +49,9 @@ struct AttentionJob {
   }
 };
 
-__device__ int keys_of(const TreeAttention& p, int row) { return p.context_size[row] + p.branch_begin[row + 1] - p.branch_begin[row]; }
+__device__ int keys_of(const TreeAttention& p, int row) {
+  return p.context_size[row] + p.branch_begin[row + 1] - p.branch_begin[row];
+}
 
 __device__ std::int64_t cache_row(const TreeAttention& p, int row, int position) {
   const int beyond = position - p.context_size[row];
@@ -131,7 +133,8 @@ __device__ void soften(const AttentionJob& job, float* scores, int row, int coun
     s[lane] = wa;
     s[lane + 32] = wb;
     const float total = over_warp(wa + wb, Add());
-    if (lane == 0) job.sums[job.partial(row, static_cast<int>(blockIdx.y) * group + head, static_cast<int>(blockIdx.x))] = {largest, total};
+    if (lane == 0)
+      job.sums[job.partial(row, static_cast<int>(blockIdx.y) * group + head, static_cast<int>(blockIdx.x))] = {largest, total};
   }
 }
 
@@ -150,9 +153,9 @@ __device__ void mix(const AttentionJob& job, const unsigned char* values, const 
         sums[h] = fmaf(w.w, v[3], fmaf(w.z, v[2], fmaf(w.y, v[1], fmaf(w.x, v[0], sums[h]))));
       }
     }
+    const int first_head = static_cast<int>(blockIdx.y) * group + head;
     UNROLL for (int h = 0; h < kHeads; ++h)
-      if (head + h < group)
-        job.values[job.partial(row, static_cast<int>(blockIdx.y) * group + head + h, static_cast<int>(blockIdx.x)) * head_dim + at] = sums[h];
+      if (head + h < group) job.values[job.partial(row, first_head + h, static_cast<int>(blockIdx.x)) * head_dim + at] = sums[h];
   }
 }
 
@@ -212,17 +215,21 @@ __global__ void combine_chunks_kernel(AttentionJob job) {
 
 int chunks_of(const TreeAttention& p) { return ceil_div(p.most_keys, kChunk); }
 std::size_t sums_at(const TreeAttention& p) {
-  const std::size_t bytes = static_cast<std::size_t>(p.rows) * static_cast<std::size_t>(p.heads * chunks_of(p)) * static_cast<std::size_t>(p.head_dim) * 4;
+  const std::size_t bytes = static_cast<std::size_t>(p.rows) * static_cast<std::size_t>(p.heads * chunks_of(p)) *
+                            static_cast<std::size_t>(p.head_dim) * 4;
   return (bytes + 127) / 128 * 128;
 }
 
 template <class T>
 int start(AttentionJob& job, Stream stream) {
   const TreeAttention& p = job.p;
-  const dim3 grid(static_cast<unsigned>(job.chunks), static_cast<unsigned>(p.kv_heads), static_cast<unsigned>(ceil_div(p.rows, job.tile_rows)));
+  const dim3 grid(static_cast<unsigned>(job.chunks), static_cast<unsigned>(p.kv_heads),
+                  static_cast<unsigned>(ceil_div(p.rows, job.tile_rows)));
   const auto kernel = job.head_set == 1 ? attend_chunks_kernel<T, 1> : attend_chunks_kernel<T, 4>;
-  if (const int error = gpu::launch(kernel, grid, kThreads, static_cast<std::size_t>(job.shared_bytes()), stream, job)) return error;
-  return gpu::launch(combine_chunks_kernel, dim3(static_cast<unsigned>(p.heads), static_cast<unsigned>(p.rows)), kThreads, 0, stream, job);
+  if (const int error = gpu::launch(kernel, grid, kThreads, static_cast<std::size_t>(job.shared_bytes()), stream, job))
+    return error;
+  return gpu::launch(combine_chunks_kernel, dim3(static_cast<unsigned>(p.heads), static_cast<unsigned>(p.rows)), kThreads, 0,
+                     stream, job);
 }
 
 }  // namespace
@@ -236,7 +243,8 @@ int tree_attention(const TreeAttention& p, Scratch scratch, Stream stream) {
   if (p.rows <= 0) return 0;
   if (scratch.bytes < tree_attention_scratch(p)) return kTooSmall;
   const int size = size_of(p.dtype);
-  AttentionJob job{.p = p, .chunks = chunks_of(p), .head_set = p.heads == p.kv_heads ? 1 : 4, .vectors = ceil_div(p.head_dim * size, 16)};
+  AttentionJob job{
+      .p = p, .chunks = chunks_of(p), .head_set = p.heads == p.kv_heads ? 1 : 4, .vectors = ceil_div(p.head_dim * size, 16)};
   job.padded_dim = job.vectors * 16 / size;
   job.tile_rows = std::clamp(job.chunks * p.kv_heads * p.rows / kBlocksAtOnce, 1, kMostTileRows);
   job.aligned = p.head_dim * size % 16 == 0 && reinterpret_cast<std::uintptr_t>(p.keys) % 16 == 0 &&

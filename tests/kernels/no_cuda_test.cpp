@@ -21,7 +21,9 @@ TEST_CASE("without CUDA every call says that there is no device") {
                         tree_attention({}, {}, nullptr), rank_tokens({}, {}, nullptr),
                         distill_rows({}, nullptr),     decoder_layer({}, {}, nullptr)};
   for (const int error : errors) CHECK(error == kNoDevice);
-  CHECK(linear_scratch({}) + decoder_layer_scratch({}) + induce_rows_scratch({}) + tree_attention_scratch({}) + rank_tokens_scratch({}) == 0);
+  CHECK(linear_scratch({}) + decoder_layer_scratch({}) + induce_rows_scratch({}) + tree_attention_scratch({}) +
+            rank_tokens_scratch({}) ==
+        0);
 }
 
 }  // namespace

@@ -18,7 +18,8 @@ struct LayerOnCpu : test::LayerProblem {
     auto h = x;
     const test::Kept k(keys, dtype), v(values, dtype);
     auto k_bytes = test::Kept::bytes_of(k.values, dtype), v_bytes = test::Kept::bytes_of(v.values, dtype);
-    std::vector<float> normed(h.size()), all(rows * kQkv), q(rows * kQ), own_k(rows * kC), own_v(rows * kC), attended(rows * kQ), g(rows * kInner), u(rows * kInner);
+    std::vector<float> normed(h.size()), all(rows * kQkv), q(rows * kQ), own_k(rows * kC), own_v(rows * kC),
+        attended(rows * kQ), g(rows * kInner), u(rows * kInner);
     const auto linear = [&](const std::vector<float>& from, const test::Kept& weight, std::vector<float>& to) {
       const auto bytes = test::Kept::bytes_of(weight.values, dtype);
       Linear p;
@@ -28,10 +29,20 @@ struct LayerOnCpu : test::LayerProblem {
     };
     const auto norm = [](const std::vector<float>& from, const std::vector<float>& weight, std::vector<float>& to) {
       const int size = static_cast<int>(weight.size());
-      cpu::rms_norm({.x = from.data(), .weight = weight.data(), .y = to.data(), .rows = static_cast<int>(from.size()) / size, .size = size, .eps = 1e-5f});
+      cpu::rms_norm({.x = from.data(),
+                     .weight = weight.data(),
+                     .y = to.data(),
+                     .rows = static_cast<int>(from.size()) / size,
+                     .size = size,
+                     .eps = 1e-5f});
     };
     const auto rotate = [&](std::vector<float>& t, int heads) {
-      cpu::rope({.x = t.data(), .positions = positions.data(), .inverse_frequencies = frequencies.data(), .rows = rows, .heads = heads, .head_dim = kHeadDim});
+      cpu::rope({.x = t.data(),
+                 .positions = positions.data(),
+                 .inverse_frequencies = frequencies.data(),
+                 .rows = rows,
+                 .heads = heads,
+                 .head_dim = kHeadDim});
     };
     const auto add = [&](const std::vector<float>& from) {
       for (std::size_t i = 0; i < h.size(); ++i) h[i] += from[i];
@@ -46,8 +57,14 @@ struct LayerOnCpu : test::LayerProblem {
     }
     if (with_norms) norm(q, norms[2], q), norm(own_k, norms[3], own_k);
     rotate(q, kHeads), rotate(own_k, kKvHeads);
-    cpu::kv_append({.k = own_k.data(), .v = own_v.data(), .cache_rows = cache_rows.data(), .keys = k_bytes.data(), .values = v_bytes.data(),
-                    .rows = rows, .row_size = kC, .dtype = dtype});
+    cpu::kv_append({.k = own_k.data(),
+                    .v = own_v.data(),
+                    .cache_rows = cache_rows.data(),
+                    .keys = k_bytes.data(),
+                    .values = v_bytes.data(),
+                    .rows = rows,
+                    .row_size = kC,
+                    .dtype = dtype});
     cpu::tree_attention({.q = q.data(), .keys = k_bytes.data(), .values = v_bytes.data(), .context = context.data(),
                          .context_size = context_size.data(), .branch = branch.data(), .branch_begin = branch_begin.data(),
                          .out = attended.data(), .rows = rows, .heads = kHeads, .kv_heads = kKvHeads, .head_dim = kHeadDim,
@@ -74,7 +91,8 @@ TEST_CASE("a layer agrees with the operators of the CPU") {
         largest = std::max(largest, std::abs(want[i]));
       }
       CAPTURE(name_of(dtype), with_norms, worst, largest);
-      CHECK(worst <= largest * (dtype == Dtype::f32 ? 1e-5f : 1e-2f));  // bf16: another last bit may round an activation the other way
+      CHECK(worst <=
+            largest * (dtype == Dtype::f32 ? 1e-5f : 1e-2f));  // bf16: another last bit may round an activation the other way
     }
 }
 
@@ -86,13 +104,24 @@ TEST_CASE("ranked tokens and hashes are the CPU's") {
     const test::DeviceArray<float> device_logits(logits);
     const test::DeviceArray<std::int32_t> tokens(std::size_t(rows) * width);
     const test::DeviceArray<std::uint64_t> hashes(rows);
-    const RankTokens p{.logits = device_logits.get(), .rows = rows, .vocab = vocab, .width = width, .tokens = tokens.get(), .hashes = hashes.get()};
+    const RankTokens p{.logits = device_logits.get(),
+                       .rows = rows,
+                       .vocab = vocab,
+                       .width = width,
+                       .tokens = tokens.get(),
+                       .hashes = hashes.get()};
     const test::Scratch scratch(cuda::rank_tokens_scratch(p));
     REQUIRE(cuda::rank_tokens(p, scratch.get(), nullptr) == 0);
     std::vector<std::int32_t> cpu_tokens(std::size_t(rows) * width);
     std::vector<std::uint64_t> cpu_hashes(rows);
     Workers workers(1);
-    cpu::rank_tokens({.logits = logits.data(), .rows = rows, .vocab = vocab, .width = width, .tokens = cpu_tokens.data(), .hashes = cpu_hashes.data()}, workers);
+    cpu::rank_tokens({.logits = logits.data(),
+                      .rows = rows,
+                      .vocab = vocab,
+                      .width = width,
+                      .tokens = cpu_tokens.data(),
+                      .hashes = cpu_hashes.data()},
+                     workers);
     CHECK(tokens.read() == cpu_tokens);
     CHECK(hashes.read() == cpu_hashes);
   }

@@ -15,7 +15,8 @@ TEST_CASE("a row of a layer has the same bits in every company, wave after wave 
       for (const auto& rows : {std::vector{5, 0}, std::vector{3, 1}, std::vector{2}, std::vector{4}}) {
         const auto some = p.run(rows, keys, values);
         for (std::size_t i = 0; i < rows.size(); ++i)
-          CHECK(bits_of(part(some, i * p.kHidden, p.kHidden)) == bits_of(part(all, std::size_t(rows[i]) * p.kHidden, p.kHidden)));
+          CHECK(bits_of(part(some, i * p.kHidden, p.kHidden)) ==
+                bits_of(part(all, std::size_t(rows[i]) * p.kHidden, p.kHidden)));
       }
     }
 }

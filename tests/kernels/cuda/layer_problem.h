@@ -49,14 +49,33 @@ struct LayerProblem {
       path.insert(path.end(), branch.begin() + branch_begin[r], branch.begin() + branch_begin[r + 1]);
       begin.push_back(static_cast<std::int32_t>(path.size()));
     }
-    const DeviceArray<float> device_x(own), input_norm(norms[0]), post_norm(norms[1]), q_norm(norms[2]), k_norm(norms[3]), f(frequencies);
+    const DeviceArray<float> device_x(own), input_norm(norms[0]), post_norm(norms[1]), q_norm(norms[2]), k_norm(norms[3]),
+        f(frequencies);
     const DeviceArray<std::int32_t> p_at(at), p_to(to), p_context(context), p_seen(seen), p_path(path), p_begin(begin);
-    DecoderLayer p{.x = device_x.get(), .input_norm = input_norm.get(), .post_norm = post_norm.get(), .inverse_frequencies = f.get(),
-                   .positions = p_at.get(), .cache_rows = p_to.get(), .context = p_context.get(), .context_size = p_seen.get(),
-                   .branch = p_path.get(), .branch_begin = p_begin.get(), .most_keys = kContext + 3, .keys = device_keys.data(),
-                   .values = device_values.data(), .rows = static_cast<int>(rows.size()), .hidden = kHidden, .intermediate = kInner,
-                   .heads = kHeads, .kv_heads = kKvHeads, .head_dim = kHeadDim, .eps = 1e-5f, .dtype = dtype, .cache_dtype = dtype};
-    p.qkv.data = qkv.data(), p.out.data = out.data(), p.gate.data = gate.data(), p.up.data = up.data(), p.down.data = down.data();
+    DecoderLayer p{.x = device_x.get(),
+                   .input_norm = input_norm.get(),
+                   .post_norm = post_norm.get(),
+                   .inverse_frequencies = f.get(),
+                   .positions = p_at.get(),
+                   .cache_rows = p_to.get(),
+                   .context = p_context.get(),
+                   .context_size = p_seen.get(),
+                   .branch = p_path.get(),
+                   .branch_begin = p_begin.get(),
+                   .most_keys = kContext + 3,
+                   .keys = device_keys.data(),
+                   .values = device_values.data(),
+                   .rows = static_cast<int>(rows.size()),
+                   .hidden = kHidden,
+                   .intermediate = kInner,
+                   .heads = kHeads,
+                   .kv_heads = kKvHeads,
+                   .head_dim = kHeadDim,
+                   .eps = 1e-5f,
+                   .dtype = dtype,
+                   .cache_dtype = dtype};
+    p.qkv.data = qkv.data(), p.out.data = out.data(), p.gate.data = gate.data(), p.up.data = up.data(),
+    p.down.data = down.data();
     if (with_norms) p.q_norm = q_norm.get(), p.k_norm = k_norm.get();
     const Scratch scratch(cuda::decoder_layer_scratch(p));
     REQUIRE(cuda::decoder_layer(p, {scratch.memory.get(), scratch.bytes - 1}, nullptr) == cuda::kTooSmall);

@@ -31,7 +31,8 @@ struct Problem {
   bool every_schedule = true;
 
   // Rows first .. first + count of y, outputs from first_out to the end; y holds `before` where linear_add adds to it.
-  std::vector<float> run(int first, int rows_run, bool with_bias = true, int first_out = 0, const std::vector<float>* before = nullptr) const {
+  std::vector<float> run(int first, int rows_run, bool with_bias = true, int first_out = 0,
+                         const std::vector<float>* before = nullptr) const {
     const test::DeviceArray<float> device_x(part(x, count(first, in), count(rows_run, in)));
     const int outs = out - first_out;
     return test::in_schedules(every_schedule, [&] {
@@ -51,7 +52,8 @@ struct Problem {
 
 TEST_CASE("linear of small integers is exact for every place in every tile") {
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
-    for (const auto& [rows, in, out] : {std::tuple{1, 64, 1}, {3, 67, 13}, {13, 1100, 70}, {33, 200, 64}, {70, 96, 20}, {130, 40, 66}}) {
+    for (const auto& [rows, in, out] :
+         {std::tuple{1, 64, 1}, {3, 67, 13}, {13, 1100, 70}, {33, 200, 64}, {70, 96, 20}, {130, 40, 66}}) {
       const Problem p(rows, in, out, dtype, true);
       const auto y = p.run();
       CAPTURE(rows, in, out, name_of(dtype));
@@ -59,7 +61,8 @@ TEST_CASE("linear of small integers is exact for every place in every tile") {
       for (int r = 0; r < rows; ++r)
         for (int o = 0; o < out; ++o) {
           float sum = p.bias[std::size_t(o)];
-          for (int k = 0; k < in; ++k) sum += p.x[Problem::count(r, in) + std::size_t(k)] * p.weight.values[Problem::count(o, in) + std::size_t(k)];
+          for (int k = 0; k < in; ++k)
+            sum += p.x[Problem::count(r, in) + std::size_t(k)] * p.weight.values[Problem::count(o, in) + std::size_t(k)];
           same = same && y[Problem::count(r, out) + std::size_t(o)] == sum;
         }
       CHECK(same);
@@ -77,7 +80,8 @@ TEST_CASE("linear agrees with float64 for odd and even sizes") {
           double sum = in % 2 == 0 ? p.bias[std::size_t(o)] : 0, size = std::abs(sum) + 1e-30;
           for (int k = 0; k < in; ++k) {
             const float x = p.x[Problem::count(r, in) + std::size_t(k)];
-            const double term = double(dtype == Dtype::bf16 ? gpu::to_float(gpu::to_bf16(x)) : x) * p.weight.values[Problem::count(o, in) + std::size_t(k)];
+            const double term = double(dtype == Dtype::bf16 ? gpu::to_float(gpu::to_bf16(x)) : x) *
+                                p.weight.values[Problem::count(o, in) + std::size_t(k)];
             sum += term, size += std::abs(term);
           }
           worst = std::max(worst, std::abs(y[Problem::count(r, out) + std::size_t(o)] - sum) / size);
@@ -97,7 +101,8 @@ float i8_reference(const Problem& p, int row, int out) {
     const float per_unit = largest < 1e-30f ? 0 : 11007 / largest;
     std::int64_t sum = 0;
     for (std::size_t i = 0; i < x.size(); ++i)
-      sum += std::int64_t(std::nearbyint(x[i] * per_unit)) * std::int64_t(p.weight.values[Problem::count(out, p.in) + std::size_t(begin) + i]);
+      sum += std::int64_t(std::nearbyint(x[i] * per_unit)) *
+             std::int64_t(p.weight.values[Problem::count(out, p.in) + std::size_t(begin) + i]);
     const float value = static_cast<float>(sum) * (largest / 11007);
     y = begin == 0 ? value : y + value;
   }
@@ -118,8 +123,12 @@ TEST_CASE("linear of bytes has the bits of its definition") {
 }
 
 TEST_CASE("linear gives a row the same bits for every number of rows and place") {
-  for (const auto& [in, out, dtype] : {std::tuple{100, 20, Dtype::bf16}, {1100, 70, Dtype::bf16}, {100, 9, Dtype::f32}, {576, 9, Dtype::f32},
-                                       {100, 20, Dtype::i8}, {1600, 20, Dtype::i8}}) {
+  for (const auto& [in, out, dtype] : {std::tuple{100, 20, Dtype::bf16},
+                                       {1100, 70, Dtype::bf16},
+                                       {100, 9, Dtype::f32},
+                                       {576, 9, Dtype::f32},
+                                       {100, 20, Dtype::i8},
+                                       {1600, 20, Dtype::i8}}) {
     Problem p(130, in, out, dtype);
     const auto all = p.run();
     p.every_schedule = false;
@@ -127,7 +136,8 @@ TEST_CASE("linear gives a row the same bits for every number of rows and place")
       if (in > 100 && rows != 1 && rows != 9 && rows != 65) continue;  // long sums: a few are enough
       const int first = (rows * 37) % (131 - rows);
       CAPTURE(in, rows, first, name_of(dtype));
-      const bool same = bits_of(p.run(first, rows)) == bits_of(part(all, Problem::count(first, out), Problem::count(rows, out)));
+      const bool same =
+          bits_of(p.run(first, rows)) == bits_of(part(all, Problem::count(first, out), Problem::count(rows, out)));
       REQUIRE(same);
     }
   }

@@ -18,7 +18,9 @@ std::vector<float> norm(const std::vector<float>& x, const std::vector<float>& w
   const DeviceArray<float> device_weight(weight);
   return test::in_schedules(every_schedule, [&] {
     const DeviceArray<float> y(x);
-    REQUIRE(cuda::rms_norm({.x = y.get(), .weight = device_weight.get(), .y = y.get(), .rows = rows, .size = size, .eps = 1e-5f}, nullptr) == 0);
+    REQUIRE(
+        cuda::rms_norm({.x = y.get(), .weight = device_weight.get(), .y = y.get(), .rows = rows, .size = size, .eps = 1e-5f},
+                       nullptr) == 0);
     return y.read();
   });
 }
@@ -47,7 +49,8 @@ TEST_CASE("sines and cosines are right far from zero") {
       const float angle = position * std::pow(10000.0f, -static_cast<float>(i) / 64);
       for (const float sign : {1.0f, -1.0f}) {
         const auto at = cuda::sine_cosine(sign * angle);
-        worst = std::max({worst, std::abs(at.sine - std::sin(double(sign * angle))), std::abs(at.cosine - std::cos(double(angle)))});
+        worst = std::max(
+            {worst, std::abs(at.sine - std::sin(double(sign * angle))), std::abs(at.cosine - std::cos(double(angle)))});
       }
     }
   CHECK(worst <= 6e-8);
@@ -55,7 +58,8 @@ TEST_CASE("sines and cosines are right far from zero") {
 
 std::vector<float> frequencies(int head_dim) {
   std::vector<float> f;
-  for (int i = 0; i < head_dim / 2; ++i) f.push_back(std::pow(10000.0f, -2.0f * static_cast<float>(i) / static_cast<float>(head_dim)));
+  for (int i = 0; i < head_dim / 2; ++i)
+    f.push_back(std::pow(10000.0f, -2.0f * static_cast<float>(i) / static_cast<float>(head_dim)));
   return f;
 }
 
@@ -79,7 +83,8 @@ TEST_CASE("rope agrees with float64 at any position") {
     double worst = 0;
     for (std::size_t row = 0; row < positions.size() * heads; ++row)
       for (int i = 0; i < half; ++i) {
-        const double angle = static_cast<float>(positions[row / heads]) * f[i], a = x[row * head_dim + i], b = x[row * head_dim + half + i];
+        const double angle = static_cast<float>(positions[row / heads]) * f[i], a = x[row * head_dim + i],
+                     b = x[row * head_dim + half + i];
         const double size = std::abs(a) + std::abs(b);
         worst = std::max({worst, std::abs(y[row * head_dim + i] - (a * std::cos(angle) - b * std::sin(angle))) / size,
                           std::abs(y[row * head_dim + half + i] - (b * std::cos(angle) + a * std::sin(angle))) / size});
@@ -128,8 +133,9 @@ TEST_CASE("add_scaled rounds once") {
 TEST_CASE("convert rounds to the nearest bf16, ties to even, and keeps every bit of a float") {
   std::vector<float> from;
   const std::vector<std::pair<std::uint32_t, std::uint16_t>> special = {
-      {0x3f808000, 0x3f80}, {0x3f818000, 0x3f82}, {0x3f808001, 0x3f81}, {0x3f807fff, 0x3f80}, {0x7f7fffff, 0x7f80}, {0x7f800000, 0x7f80},
-      {0xff800000, 0xff80}, {0x00000001, 0}, {0x80000000, 0x8000}, {0x7f800001, 0x7fc0}, {0xffc00000, 0xffc0}, {0x00008000, 0}};
+      {0x3f808000, 0x3f80}, {0x3f818000, 0x3f82}, {0x3f808001, 0x3f81}, {0x3f807fff, 0x3f80},
+      {0x7f7fffff, 0x7f80}, {0x7f800000, 0x7f80}, {0xff800000, 0xff80}, {0x00000001, 0},
+      {0x80000000, 0x8000}, {0x7f800001, 0x7fc0}, {0xffc00000, 0xffc0}, {0x00008000, 0}};
   for (const auto& [bits, narrow] : special) from.push_back(std::bit_cast<float>(bits));
   const DeviceArray<float> device_from(from);
   const auto count = static_cast<std::int64_t>(from.size());
@@ -196,11 +202,22 @@ TEST_CASE("split_qkv has the bits of norm, rope and append one after the other")
       const test::Kept keys(std::vector<float>(5 * row_size, 7), dtype), values(std::vector<float>(5 * row_size, 7), dtype);
       const auto got = test::in_every_schedule([&] {
         const DeviceArray<float> out(q.size());
-        REQUIRE(cuda::split_qkv({.qkv = device_qkv.get(), .q_norm = with_norm ? q_weight.get() : nullptr,
-                                 .k_norm = with_norm ? k_weight.get() : nullptr, .positions = device_positions.get(),
-                                 .cache_rows = device_rows.get(), .inverse_frequencies = f.get(), .q = out.get(), .keys = keys.data(),
-                                 .values = values.data(), .rows = rows, .heads = heads, .kv_heads = kv_heads, .head_dim = head_dim,
-                                 .eps = 1e-5f, .dtype = dtype}, nullptr) == 0);
+        REQUIRE(cuda::split_qkv({.qkv = device_qkv.get(),
+                                 .q_norm = with_norm ? q_weight.get() : nullptr,
+                                 .k_norm = with_norm ? k_weight.get() : nullptr,
+                                 .positions = device_positions.get(),
+                                 .cache_rows = device_rows.get(),
+                                 .inverse_frequencies = f.get(),
+                                 .q = out.get(),
+                                 .keys = keys.data(),
+                                 .values = values.data(),
+                                 .rows = rows,
+                                 .heads = heads,
+                                 .kv_heads = kv_heads,
+                                 .head_dim = head_dim,
+                                 .eps = 1e-5f,
+                                 .dtype = dtype},
+                                nullptr) == 0);
         return out.read();
       });
       CHECK(bits_of(got) == bits_of(q));
@@ -219,7 +236,8 @@ TEST_CASE("gather_rows widens the rows it is asked for") {
     const test::Kept table(test::random_floats(10 * 33, 1), dtype);
     const DeviceArray<std::int32_t> ids(std::vector<std::int32_t>{9, 0, 9});
     const DeviceArray<float> y(3 * 33);
-    REQUIRE(cuda::gather_rows({.table = table.data(), .ids = ids.get(), .y = y.get(), .rows = 3, .size = 33, .dtype = dtype}, nullptr) == 0);
+    REQUIRE(cuda::gather_rows({.table = table.data(), .ids = ids.get(), .y = y.get(), .rows = 3, .size = 33, .dtype = dtype},
+                              nullptr) == 0);
     const auto got = y.read();
     CHECK(part(got, 0, 33) == part(table.values, 9 * 33, 33));
     CHECK(part(got, 33, 33) == part(table.values, 0, 33));

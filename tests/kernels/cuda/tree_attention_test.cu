@@ -18,7 +18,12 @@ struct Cache {
   test::Kept keys, values;
 
   Cache(int heads, int kv_heads, int head_dim, std::vector<float> keys, std::vector<float> values, Dtype dtype)
-      : heads(heads), kv_heads(kv_heads), head_dim(head_dim), dtype(dtype), keys(std::move(keys), dtype), values(std::move(values), dtype) {}
+      : heads(heads),
+        kv_heads(kv_heads),
+        head_dim(head_dim),
+        dtype(dtype),
+        keys(std::move(keys), dtype),
+        values(std::move(values), dtype) {}
   Cache(int heads, int kv_heads, int head_dim, int capacity, Dtype dtype)
       : Cache(heads, kv_heads, head_dim, test::random_floats(std::size_t(capacity) * kv_heads * head_dim, 1),
               test::random_floats(std::size_t(capacity) * kv_heads * head_dim, 2), dtype) {}
@@ -47,17 +52,30 @@ struct Rows {
   }
 };
 
-std::vector<float> attend(const Cache& c, const Rows& rows, const std::vector<float>& q, bool every_schedule = true, int more_keys = 0) {
+std::vector<float> attend(const Cache& c, const Rows& rows, const std::vector<float>& q, bool every_schedule = true,
+                          int more_keys = 0) {
   auto whole = rows.context;
   whole.push_back(0);  // never empty
-  const test::DeviceArray<std::int32_t> context(whole), context_size(rows.context_size), branch(rows.branch), branch_begin(rows.branch_begin);
+  const test::DeviceArray<std::int32_t> context(whole), context_size(rows.context_size), branch(rows.branch),
+      branch_begin(rows.branch_begin);
   const test::DeviceArray<float> device_q(q);
   return test::in_schedules(every_schedule, [&] {
     const test::DeviceArray<float> out(std::vector<float>(q.size(), std::nanf("")));
-    const TreeAttention p{.q = device_q.get(), .keys = c.keys.data(), .values = c.values.data(), .context = context.get(),
-                          .context_size = context_size.get(), .branch = branch.get(), .branch_begin = branch_begin.get(),
-                          .out = out.get(), .rows = rows.count(), .heads = c.heads, .kv_heads = c.kv_heads, .head_dim = c.head_dim,
-                          .scale = 1 / std::sqrt(float(c.head_dim)), .dtype = c.dtype, .most_keys = rows.most_keys() + more_keys};
+    const TreeAttention p{.q = device_q.get(),
+                          .keys = c.keys.data(),
+                          .values = c.values.data(),
+                          .context = context.get(),
+                          .context_size = context_size.get(),
+                          .branch = branch.get(),
+                          .branch_begin = branch_begin.get(),
+                          .out = out.get(),
+                          .rows = rows.count(),
+                          .heads = c.heads,
+                          .kv_heads = c.kv_heads,
+                          .head_dim = c.head_dim,
+                          .scale = 1 / std::sqrt(float(c.head_dim)),
+                          .dtype = c.dtype,
+                          .most_keys = rows.most_keys() + more_keys};
     const test::Scratch scratch(cuda::tree_attention_scratch(p));
     REQUIRE(cuda::tree_attention(p, scratch.get(), nullptr) == 0);
     return out.read();
@@ -104,8 +122,12 @@ Rows some_rows() {
 }
 
 TEST_CASE("tree_attention agrees with float64 for every head size and sharing") {
-  for (const auto& [heads, kv_heads, head_dim, dtype] :
-       {std::tuple{1, 1, 2, Dtype::bf16}, {9, 3, 64, Dtype::bf16}, {4, 2, 20, Dtype::f32}, {7, 1, 20, Dtype::bf16}, {2, 2, 80, Dtype::f32}, {8, 1, 128, Dtype::bf16}}) {
+  for (const auto& [heads, kv_heads, head_dim, dtype] : {std::tuple{1, 1, 2, Dtype::bf16},
+                                                         {9, 3, 64, Dtype::bf16},
+                                                         {4, 2, 20, Dtype::f32},
+                                                         {7, 1, 20, Dtype::bf16},
+                                                         {2, 2, 80, Dtype::f32},
+                                                         {8, 1, 128, Dtype::bf16}}) {
     const Cache c(heads, kv_heads, head_dim, 120, dtype);
     const Rows rows = some_rows();
     const auto q = c.queries(rows.count()), out = attend(c, rows, q);
@@ -123,8 +145,10 @@ TEST_CASE("a row attends with the same bits alone, among others and in a larger 
     for (int r = 0; r < rows.count(); ++r) {
       Rows one;
       one.context = rows.context;
-      one.add(rows.context_size[r], {rows.branch.begin() + rows.branch_begin[r], rows.branch.begin() + rows.branch_begin[r + 1]});
-      CHECK(bits_of(attend(c, one, part(q, r * c.row_size(), c.row_size()), false)) == bits_of(part(all, r * c.row_size(), c.row_size())));
+      one.add(rows.context_size[r],
+              {rows.branch.begin() + rows.branch_begin[r], rows.branch.begin() + rows.branch_begin[r + 1]});
+      CHECK(bits_of(attend(c, one, part(q, r * c.row_size(), c.row_size()), false)) ==
+            bits_of(part(all, r * c.row_size(), c.row_size())));
     }
   }
 }
@@ -140,7 +164,8 @@ TEST_CASE("rows that share a block attend with the bits they have alone") {
     Rows one;
     one.context = rows.context;
     one.add(rows.context_size[r], {rows.branch[2 * r], rows.branch[2 * r + 1]});
-    CHECK(bits_of(attend(c, one, part(q, r * c.row_size(), c.row_size()), false)) == bits_of(part(all, r * c.row_size(), c.row_size())));
+    CHECK(bits_of(attend(c, one, part(q, r * c.row_size(), c.row_size()), false)) ==
+          bits_of(part(all, r * c.row_size(), c.row_size())));
     check_row(c, rows, q, all, r);
   }
 }

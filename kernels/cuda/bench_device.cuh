@@ -42,7 +42,8 @@ __device__ inline float noise(std::uint32_t seed, std::uint64_t i, float size) {
 }
 template <class T>
 __global__ void fill_kernel(T* to, std::size_t count, std::uint32_t seed, float size, float middle) {
-  for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += static_cast<std::size_t>(gridDim.x) * blockDim.x) {
+  for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
+       i += static_cast<std::size_t>(gridDim.x) * blockDim.x) {
     const float value = middle + noise(seed, i, size);
     if constexpr (sizeof(T) == 4) to[i] = value;
     else to[i] = gpu::to_bf16(value);
@@ -52,7 +53,8 @@ template <class T>
 Memory random_memory(std::size_t count, float size, float middle = 0) {
   static std::uint32_t seed = 0;
   Memory memory = allocate(count * sizeof(T));
-  require_started(gpu::launch(fill_kernel<T>, 1024, 256, 0, nullptr, static_cast<T*>(memory.get()), count, ++seed, size, middle));
+  require_started(
+      gpu::launch(fill_kernel<T>, 1024, 256, 0, nullptr, static_cast<T*>(memory.get()), count, ++seed, size, middle));
   return memory;
 }
 
@@ -118,9 +120,11 @@ inline Bandwidth measured_bandwidth(cudaStream_t stream) {
   constexpr std::size_t kBytes = std::size_t{1} << 30;
   const Memory from = allocate(kBytes), to = allocate(kBytes);
   gpu::check(cudaMemset(from.get(), 0, kBytes));
-  const double copy = milliseconds(stream, [&] { gpu::check(cudaMemcpyAsync(to.get(), from.get(), kBytes, cudaMemcpyDeviceToDevice, stream)); });
+  const double copy = milliseconds(
+      stream, [&] { gpu::check(cudaMemcpyAsync(to.get(), from.get(), kBytes, cudaMemcpyDeviceToDevice, stream)); });
   const double read = milliseconds(stream, [&] {
-    require_started(gpu::launch(read_kernel, 132 * 8, 512, 0, stream, static_cast<const uint4*>(from.get()), kBytes / 16, static_cast<unsigned*>(to.get())));
+    require_started(gpu::launch(read_kernel, 132 * 8, 512, 0, stream, static_cast<const uint4*>(from.get()), kBytes / 16,
+                                static_cast<unsigned*>(to.get())));
   });
   return {2e-6 * kBytes / copy, 1e-6 * kBytes / read};
 }
