@@ -34,19 +34,20 @@ __device__ void multiply(int (&d)[4], const std::uint32_t (&a)[4], const std::ui
   gpu::mma_s8_16x8x32(d, a, b);
 }
 
-// How a kind of weight is summed: kTiles x 8 rows, kPlanes of x.
+// How a kind of weight is summed: in kPlanes of x, and by itself (`alone`) where x is kept less a constant.
 struct Bf16 {
   using Weight = gpu::bf16;
   using Sum = float;
   static constexpr int kPlanes = 1;
-  __device__ static float value(const float (&planes)[1], float) { return planes[0]; }
+  __device__ static float value(const float (&planes)[1], float, float) { return planes[0]; }
 };
 struct I8 {
   using Weight = signed char;
   using Sum = int;
   static constexpr int kPlanes = 2;
-  __device__ static float value(const int (&planes)[2], float x_scale) {
-    return static_cast<float>(256 * planes[0] + planes[1]) * x_scale;
+  // Exact: no sum over a chunk passes 2^31.
+  __device__ static float value(const int (&planes)[2], int alone, float x_scale) {
+    return static_cast<float>(256 * planes[0] + (planes[1] + 128 * alone)) * x_scale;
   }
 };
 
@@ -89,21 +90,37 @@ __device__ void load_stage(const LinearJob& job, unsigned char* stage, int first
   }
 }
 
+template <class Kind, int kTiles>
+struct Sums {
+  typename Kind::Sum planes[Kind::kPlanes][kTiles][4] = {};
+  typename Kind::Sum alone[4] = {};  // of the weights; every column of it is the same
+
+  __device__ float value(int tile, int i, float x_scale) const {
+    typename Kind::Sum of_planes[Kind::kPlanes];
+    UNROLL for (int plane = 0; plane < Kind::kPlanes; ++plane) of_planes[plane] = planes[plane][tile][i];
+    return Kind::value(of_planes, alone[i], x_scale);
+  }
+};
+
 // sums += one stage's weights x its x. In bytes both kinds are laid out alike: 32 along `in` are one A operand, 64 are the
 // B operands of two.
 template <class Kind, int kTiles>
-__device__ void multiply_stage(const unsigned char* stage, typename Kind::Sum (&sums)[Kind::kPlanes][kTiles][4]) {
+__device__ void multiply_stage(const unsigned char* stage, Sums<Kind, kTiles>& sums) {
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   UNROLL for (int half = 0; half < 2; ++half) {
     std::uint32_t weights[2][4];
     UNROLL for (int i = 0; i < 2; ++i)
       gpu::ldmatrix_x4(weights[i], stage + tile_offset(warp * 16 + lane % 16, half * 4 + i * 2 + lane / 16));
+    if constexpr (Kind::kPlanes > 1) {
+      constexpr std::uint32_t kOnes = 0x01010101;
+      UNROLL for (int i = 0; i < 2; ++i) multiply(sums.alone, weights[i], {kOnes, kOnes});
+    }
     UNROLL for (int plane = 0; plane < Kind::kPlanes; ++plane) {
       UNROLL for (int tile = 0; tile < kTiles; ++tile) {
         std::uint32_t x[4];
         gpu::ldmatrix_x4(x, stage + kWeightBytes + tile_offset((plane * kTiles + tile) * 8 + lane % 8, half * 4 + lane / 8));
-        multiply(sums[plane][tile], weights[0], {x[0], x[1]});
-        multiply(sums[plane][tile], weights[1], {x[2], x[3]});
+        multiply(sums.planes[plane][tile], weights[0], {x[0], x[1]});
+        multiply(sums.planes[plane][tile], weights[1], {x[2], x[3]});
       }
     }
   }
@@ -159,7 +176,7 @@ __global__ void linear_kernel(LinearJob job) {
   };
 
   for (int step = 0; step < S::kStages - 1; ++step) load(step);
-  typename Kind::Sum sums[Kind::kPlanes][kTiles][4] = {};
+  Sums<Kind, kTiles> sums;
   float totals[kTiles][4] = {};
   for (int step = 0; step < steps; ++step) {
     gpu::cp_async_wait<S::kStages - 2>();
@@ -169,16 +186,12 @@ __global__ void linear_kernel(LinearJob job) {
     const int k = begin + step * S::kStep, chunk = k / plan.chunk;
     if ((k + S::kStep) % plan.chunk != 0 && step + 1 < steps) continue;
     each_element<kTiles>(plan, first_row, first_out, [&](int tile, int i, int row, int out) {
-      typename Kind::Sum planes[Kind::kPlanes];
-      UNROLL for (int plane = 0; plane < Kind::kPlanes; ++plane) planes[plane] = sums[plane][tile][i];
-      const float value =
-          Kind::value(planes, Kind::kPlanes > 1 ? job.x_scales[static_cast<std::int64_t>(row) * plan.chunks + chunk] : 1.0f);
+      const float x_scale = Kind::kPlanes > 1 ? job.x_scales[static_cast<std::int64_t>(row) * plan.chunks + chunk] : 1.0f;
+      const float value = sums.value(tile, i, x_scale);
       if (plan.groups > 1) job.partials[plan.partial(chunk, row, out)] = value;
       else totals[tile][i] += value;
     });
-    UNROLL for (int plane = 0; plane < Kind::kPlanes; ++plane)
-      UNROLL for (int tile = 0; tile < kTiles; ++tile)
-        UNROLL for (int i = 0; i < 4; ++i) sums[plane][tile][i] = 0;
+    sums = {};
   }
   if (plan.groups > 1) return finish_last(job, kTiles * 8, first_row, first_out);
   each_element<kTiles>(plan, first_row, first_out,

@@ -27,8 +27,8 @@ __global__ void narrow_kernel(LinearPlan plan, const float* x, unsigned char* na
                                                                                              pairs[3]};
 }
 
-// Block (chunk, row): x = scale * q with q = 256 * first + second, signed bytes both, as cpu::linear rounds it. A chunk that
-// holds infinity or NaN gets NaN for its scale, and so makes the whole row NaN.
+// Block (chunk, row): x = scale * q, rounded as cpu::linear does, with q = 256 * first + second + 128, signed bytes both. A
+// chunk that holds infinity or NaN gets NaN for its scale, and so makes the whole row NaN.
 __global__ void quantize_kernel(LinearPlan plan, const float* x, signed char* bytes, float* scales, unsigned* arrived) {
   zero_counters(arrived, plan.counters());
   const int chunk = static_cast<int>(blockIdx.x), row = static_cast<int>(blockIdx.y), thread = static_cast<int>(threadIdx.x);
@@ -51,9 +51,8 @@ __global__ void quantize_kernel(LinearPlan plan, const float* x, signed char* by
   const std::int64_t plane = static_cast<std::int64_t>(plan.rows) * plan.pitch;
   for (int k = begin + thread; k < padded; k += kThreads) {
     const int q = finite && k < end ? static_cast<int>(rintf(from[k] * per_unit)) : 0;
-    const int second = ((q + 128) & 255) - 128;
-    to[k] = static_cast<signed char>((q - second) / 256);
-    to[plane + k] = static_cast<signed char>(second);
+    to[k] = static_cast<signed char>(q >> 8);
+    to[plane + k] = static_cast<signed char>((q & 255) - 128);
   }
 }
 

@@ -18,8 +18,8 @@ constexpr int kInputAlign = 128;   // bytes a prepared row of x is padded to
 constexpr int kBlocksAtOnce = 528;  // 4 on each of 132 multiprocessors: what it takes to keep HBM busy
 
 // As cpu::linear has them for i8 weights: the same integers and so the same bits.
-constexpr int kQuantizedChunk = 1536;
-constexpr int kMaxQuantum = 11007;
+constexpr int kQuantizedChunk = 512;
+constexpr int kMaxQuantum = 32767;
 constexpr float kSmallestChunk = 1e-30f;
 
 __host__ __device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
@@ -75,7 +75,9 @@ inline LinearPlan plan_of(const Linear& p) {
   plan.out_tiles = ceil_div(p.out, kTileOuts);
   plan.chunk = chunk_of(p.in, p.dtype);
   plan.chunks = ceil_div(p.in, plan.chunk);
-  const int groups = std::clamp(kBlocksAtOnce / plan.out_tiles, 1, plan.chunks);
+  // Partial sums are written and read once: no more than a quarter of the weights' bytes.
+  const bool cheap = std::int64_t{p.rows} * 2 * 4 * 4 <= std::int64_t{plan.chunk} * size_of(p.dtype);
+  const int groups = cheap ? std::clamp(kBlocksAtOnce / plan.out_tiles, 1, plan.chunks) : 1;
   plan.chunks_per_block = ceil_div(plan.chunks, groups);
   plan.groups = ceil_div(plan.chunks, plan.chunks_per_block);
   plan.planes = bytes ? 2 : 1;

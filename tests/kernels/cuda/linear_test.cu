@@ -91,19 +91,19 @@ TEST_CASE("linear agrees with float64 for odd and even sizes") {
     }
 }
 
-// As cpu::linear defines it: integers of at most 11007 per chunk of 1536, sums exact, chunks added in float.
+// As cpu::linear defines it: integers of at most 32767 per chunk of 512, sums exact, chunks added in float.
 float i8_reference(const Problem& p, int row, int out) {
   float y = 0;
-  for (int begin = 0; begin < p.in; begin += 1536) {
-    const auto x = part(p.x, Problem::count(row, p.in) + std::size_t(begin), std::size_t(std::min(1536, p.in - begin)));
+  for (int begin = 0; begin < p.in; begin += 512) {
+    const auto x = part(p.x, Problem::count(row, p.in) + std::size_t(begin), std::size_t(std::min(512, p.in - begin)));
     float largest = 0;
     for (float v : x) largest = std::max(largest, std::abs(v));
-    const float per_unit = largest < 1e-30f ? 0 : 11007 / largest;
+    const float per_unit = largest < 1e-30f ? 0 : 32767 / largest;
     std::int64_t sum = 0;
     for (std::size_t i = 0; i < x.size(); ++i)
       sum += std::int64_t(std::nearbyint(x[i] * per_unit)) *
              std::int64_t(p.weight.values[Problem::count(out, p.in) + std::size_t(begin) + i]);
-    const float value = static_cast<float>(sum) * (largest / 11007);
+    const float value = static_cast<float>(sum) * (largest / 32767);
     y = begin == 0 ? value : y + value;
   }
   return y * p.scales[std::size_t(out)] + p.bias[std::size_t(out)];
