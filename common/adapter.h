@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/config.h"
+#include "common/matrix.h"
 #include "common/safetensors.h"
 #include "kernels/types.h"
 #include "kernels/workers.h"
@@ -32,16 +33,16 @@ struct AdapterWeights {
   static AdapterWeights read(const WeightFile& file, const ModelConfig& config, int depth);
 };
 
-// Applies an adapter with the decoder's row-invariant kernels, its linears in `dtype`.
+// Applies an adapter with the decoder's row-invariant kernels, its linears in `dtype` (bf16 beside int8 weights).
 class Adapter {
  public:
   Adapter(const AdapterWeights& weights, float eps, Dtype dtype);
   at::Tensor induce(const at::Tensor& h_RD, Workers& workers) const;  // (rows, hidden) f32
 
  private:
-  at::Tensor norm_, up_, up_bias_, down_, down_bias_;
+  at::Tensor norm_, up_bias_, down_bias_;
+  Matrix up_, down_;
   float alpha_, eps_;
-  Dtype dtype_;
 };
 
 }  // namespace dex

@@ -2,31 +2,31 @@
 
 #include "common/error.h"
 #include "common/tensors.h"
-#include "kernels/linear.h"
 #include "kernels/row_ops.h"
 
 namespace dex {
 
-Embedding::Embedding(const ModelConfig& config, const WeightFile& weights, Dtype dtype)
-    : weight_(load_tensor(weights, "model.embed_tokens.weight", {config.vocab_size, config.hidden_size}, dtype)) {}
+Embedding::Embedding(const ModelConfig& config, const WeightFile& weights, Dtype dtype, WeightLayout layout)
+    : matrix_(Matrix::load(weights, {{"model.embed_tokens.weight", config.vocab_size}}, config.hidden_size, dtype, layout)) {}
 
 at::Tensor Embedding::rows(std::span<const Token> ids) const {
   for (Token id : ids)
-    require(id >= 0 && id < weight_.size(0), ExitCode::usage, "token id {} is outside the model's vocabulary of {}", id,
-            weight_.size(0));
+    require(id >= 0 && id < matrix_.out(), ExitCode::usage, "token id {} is outside the model's vocabulary of {}", id,
+            matrix_.out());
   const auto index = at::from_blob(const_cast<Token*>(ids.data()), {static_cast<std::int64_t>(ids.size())}, at::kInt);
-  return weight_.index_select(0, index).to(at::kFloat);
+  return matrix_.rows(index);
 }
 
-Head::Head(const ModelConfig& config, const WeightFile& weights, const Embedding& embedding, int vocab, Dtype dtype)
+Head::Head(const ModelConfig& config, const WeightFile& weights, const Embedding& embedding, int vocab, Dtype dtype,
+           WeightLayout layout)
     : norm_weight_(load_tensor(weights, "model.norm.weight", {config.hidden_size}, Dtype::f32)),
-      eps_(config.rms_norm_eps), dtype_(dtype) {
-  const at::Tensor whole =
-      config.tied_head ? embedding.weight()
-                       : load_tensor(weights, "lm_head.weight", {config.vocab_size, config.hidden_size}, dtype);
-  require(vocab > 0 && vocab <= whole.size(0), ExitCode::usage, "{}: the tokenizer has {} ids, the model's head {} rows",
-          weights.origin(), vocab, whole.size(0));
-  weight_ = whole.narrow(0, 0, vocab);
+      eps_(config.rms_norm_eps) {
+  const Matrix whole = config.tied_head
+                           ? embedding.matrix()
+                           : Matrix::load(weights, {{"lm_head.weight", config.vocab_size}}, config.hidden_size, dtype, layout);
+  require(vocab > 0 && vocab <= whole.out(), ExitCode::usage, "{}: the tokenizer has {} ids, the model's head {} rows",
+          weights.origin(), vocab, whole.out());
+  matrix_ = whole.first_rows(vocab);
 }
 
 at::Tensor Head::norm(const at::Tensor& h) const {
@@ -38,10 +38,8 @@ at::Tensor Head::norm(const at::Tensor& h) const {
 
 at::Tensor Head::logits(const at::Tensor& h, Workers& workers) const {
   const at::Tensor normed = norm(h);
-  at::Tensor y = at::empty({h.size(0), weight_.size(0)});
-  cpu::linear({.x = normed.data_ptr<float>(), .weight = weight_.data_ptr(), .y = y.data_ptr<float>(),
-               .rows = static_cast<int>(h.size(0)), .in = static_cast<int>(h.size(1)), .out = vocab(), .dtype = dtype_},
-              workers);
+  at::Tensor y = at::empty({h.size(0), matrix_.out()});
+  matrix_.multiply(normed, y, workers);
   return y;
 }
 

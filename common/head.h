@@ -5,6 +5,7 @@
 #include <span>
 
 #include "common/config.h"
+#include "common/matrix.h"
 #include "common/safetensors.h"
 #include "common/token.h"
 #include "kernels/types.h"
@@ -14,33 +15,34 @@ namespace dex {
 
 class Embedding {
  public:
-  Embedding(const ModelConfig& config, const WeightFile& weights, Dtype dtype);
+  Embedding(const ModelConfig& config, const WeightFile& weights, Dtype dtype, WeightLayout layout);
   at::Tensor rows(std::span<const Token> ids) const;  // (rows, hidden) f32; an id outside the table is Error(usage)
-  const at::Tensor& weight() const { return weight_; }  // (vocab_size, hidden) of dtype
+  const Matrix& matrix() const { return matrix_; }           // (vocab_size, hidden)
 
  private:
-  at::Tensor weight_;
+  Matrix matrix_;
 };
 
 class Head {
  public:
   // `vocab`: ids the tokenizer knows; further rows of the head are never read, so never emitted. A tied head shares the
   // embedding's memory.
-  Head(const ModelConfig& config, const WeightFile& weights, const Embedding& embedding, int vocab, Dtype dtype);
+  Head(const ModelConfig& config, const WeightFile& weights, const Embedding& embedding, int vocab, Dtype dtype,
+       WeightLayout layout);
 
   at::Tensor norm(const at::Tensor& h_RD) const;                       // final norm, f32
   at::Tensor logits(const at::Tensor& h_RD, Workers& workers) const;   // norm, then head: (rows, vocab) f32, row-invariant
 
   const at::Tensor& norm_weight() const { return norm_weight_; }  // (hidden) f32
-  const at::Tensor& weight() const { return weight_; }            // (vocab, hidden) of dtype
-  int vocab() const { return static_cast<int>(weight_.size(0)); }
-  Dtype dtype() const { return dtype_; }
+  const Matrix& matrix() const { return matrix_; }                // (vocab, hidden)
+  int vocab() const { return static_cast<int>(matrix_.out()); }
+  Dtype dtype() const { return matrix_.dtype(); }
   float eps() const { return eps_; }
 
  private:
-  at::Tensor norm_weight_, weight_;
+  at::Tensor norm_weight_;
+  Matrix matrix_;
   float eps_;
-  Dtype dtype_;
 };
 
 }  // namespace dex

@@ -43,7 +43,7 @@ std::string model_fingerprint(const ModelConfig& c, const WeightFile& weights) {
   return digest.hex();
 }
 
-Model Model::load(const std::filesystem::path& dir, const DepthSet& depths, Dtype dtype) {
+Model Model::load(const std::filesystem::path& dir, const DepthSet& depths, Dtype dtype, WeightLayout layout) {
   Model model{.config = read_model_config(dir), .depths = depths, .dtype = dtype};
   require(depths.num_layers() == model.config.num_layers, ExitCode::usage, "{}: the depth set {} ends at {}, the model has {} layers",
           dir.string(), depths.text(), depths.num_layers(), model.config.num_layers);
@@ -55,9 +55,9 @@ Model Model::load(const std::filesystem::path& dir, const DepthSet& depths, Dtyp
   const int rows = static_cast<int>(model.config.vocab_size);
   const int vocab = model.tokenizer ? std::min(model.tokenizer->size(), rows) : rows;
   if (vocab < rows) spdlog::info("{}: head rows {}..{} have no token and are never emitted", dir.string(), vocab, rows - 1);
-  model.embedding = std::make_unique<Embedding>(model.config, weights, dtype);
-  model.head = std::make_unique<Head>(model.config, weights, *model.embedding, vocab, dtype);
-  for (int k = 0; k < depths.num_stages(); ++k) model.stages.emplace_back(model.config, depths.layers(k), weights, dtype);
+  model.embedding = std::make_unique<Embedding>(model.config, weights, dtype, layout);
+  model.head = std::make_unique<Head>(model.config, weights, *model.embedding, vocab, dtype, layout);
+  for (int k = 0; k < depths.num_stages(); ++k) model.stages.emplace_back(model.config, depths.layers(k), weights, dtype, layout);
   model.stop_ids = all_stop_ids(model.config, model.tokenizer.get());
   return model;
 }

@@ -24,7 +24,9 @@ struct Model {
   std::unique_ptr<Head> head;
   std::vector<Token> stop_ids;           // ascending
 
-  static Model load(const std::filesystem::path& dir, const DepthSet& depths, Dtype dtype);
+  // `layout`: panels to decode with the model, rows to train on it.
+  static Model load(const std::filesystem::path& dir, const DepthSet& depths, Dtype dtype,
+                    WeightLayout layout = WeightLayout::panels);
 };
 
 // SHA-256 over the config's numbers and every tensor's name, type, shape and first and last 4 KiB: cheap at any size. A change

@@ -5,128 +5,162 @@
 
 #include "common/error.h"
 #include "common/tensors.h"
-#include "kernels/linear.h"
 #include "kernels/row_ops.h"
 #include "kernels/tree_attention.h"
 
 namespace dex {
 namespace {
 
-LayerWeights load_layer(const ModelConfig& c, int layer, const WeightFile& file, Dtype dtype) {
+LayerWeights load_layer(const ModelConfig& c, int layer, const WeightFile& file, Dtype dtype,
+                        WeightLayout layout) {
   const std::string prefix = fmt::format("model.layers.{}.", layer);
   const std::int64_t hidden = c.hidden_size, q = std::int64_t{c.num_heads} * c.head_dim,
                      kv = std::int64_t{c.num_kv_heads} * c.head_dim;
-  const auto load = [&](const char* name, std::vector<std::int64_t> shape, Dtype as) {
-    return load_tensor(file, prefix + name, shape, as);
+  const auto matrix = [&](std::vector<Matrix::Part> parts, std::int64_t in) {
+    for (auto& part : parts) part.name = prefix + part.name;
+    return Matrix::load(file, parts, in, dtype, layout);
+  };
+  const auto vector = [&](const char* name, std::int64_t size) {
+    return load_tensor(file, prefix + name, {size}, Dtype::f32);
   };
   LayerWeights w;
-  w.input_norm = load("input_layernorm.weight", {hidden}, Dtype::f32);
-  w.post_norm = load("post_attention_layernorm.weight", {hidden}, Dtype::f32);
-  w.qkv = at::cat({load("self_attn.q_proj.weight", {q, hidden}, dtype), load("self_attn.k_proj.weight", {kv, hidden}, dtype),
-                   load("self_attn.v_proj.weight", {kv, hidden}, dtype)});
-  w.out = load("self_attn.o_proj.weight", {hidden, q}, dtype);
-  w.gate_up = at::cat({load("mlp.gate_proj.weight", {c.intermediate_size, hidden}, dtype),
-                       load("mlp.up_proj.weight", {c.intermediate_size, hidden}, dtype)});
-  w.down = load("mlp.down_proj.weight", {hidden, c.intermediate_size}, dtype);
+  w.input_norm = vector("input_layernorm.weight", hidden);
+  w.post_norm = vector("post_attention_layernorm.weight", hidden);
+  w.qkv = matrix({{"self_attn.q_proj.weight", q}, {"self_attn.k_proj.weight", kv}, {"self_attn.v_proj.weight", kv}}, hidden);
+  w.out = matrix({{"self_attn.o_proj.weight", hidden}}, q);
+  w.gate_up = matrix({{"mlp.gate_proj.weight", c.intermediate_size}, {"mlp.up_proj.weight", c.intermediate_size}}, hidden);
+  w.down = matrix({{"mlp.down_proj.weight", hidden}}, c.intermediate_size);
   if (c.qk_norm) {
-    w.q_norm = load("self_attn.q_norm.weight", {c.head_dim}, Dtype::f32);
-    w.k_norm = load("self_attn.k_norm.weight", {c.head_dim}, Dtype::f32);
+    w.q_norm = vector("self_attn.q_norm.weight", c.head_dim);
+    w.k_norm = vector("self_attn.k_norm.weight", c.head_dim);
   }
   return w;
 }
 
-float* data(const at::Tensor& t) { return t.data_ptr<float>(); }
+float* row(const at::Tensor& t, int index) { return t.data_ptr<float>() + index * t.size(1); }
 
-// The buffers of one forward call, shared by its layers.
-struct Buffers {
-  at::Tensor normed, qkv, q, k, v, attended, gate, up;
-
-  Buffers(const ModelConfig& c, int rows) {
-    const std::int64_t r = rows, q_size = std::int64_t{c.num_heads} * c.head_dim,
-                       kv_size = std::int64_t{c.num_kv_heads} * c.head_dim;
-    normed = at::empty({r, c.hidden_size});
-    qkv = at::empty({r, q_size + 2 * kv_size});
-    q = at::empty({r, q_size});
-    k = at::empty({r, kv_size});
-    v = at::empty({r, kv_size});
-    attended = at::empty({r, q_size});
-    gate = at::empty({r, c.intermediate_size});
-    up = at::empty({r, c.intermediate_size});
+// One forward call: its buffers, shared by its layers, and the steps that touch each row by itself.
+class Forward {
+ public:
+  Forward(const ModelConfig& config, const RowLayout& layout, const std::vector<float>& inverse_frequencies, at::Tensor& x,
+          KvCache& cache, Workers& workers)
+      : c_(config), layout_(layout), inverse_frequencies_(inverse_frequencies), cache_(cache), workers_(workers), x_(x) {
+    const std::int64_t rows = layout.rows(), kv = std::int64_t{c_.num_kv_heads} * c_.head_dim;
+    const std::int64_t q = std::int64_t{c_.num_heads} * c_.head_dim;
+    normed_ = at::empty({rows, c_.hidden_size});
+    qkv_ = at::empty({rows, q + 2 * kv});
+    q_ = at::empty({rows, q});
+    k_ = at::empty({rows, kv});
+    v_ = at::empty({rows, kv});
+    attended_ = at::empty({rows, q});
+    gate_up_ = at::empty({rows, 2 * c_.intermediate_size});
+    gated_ = at::empty({rows, c_.intermediate_size});
   }
 
-  void split_qkv() {
-    const auto rows = q.size(0), q_size = q.size(1), kv_size = k.size(1);
-    const float* from = data(qkv);
-    for (std::int64_t row = 0; row < rows; ++row, from += q_size + 2 * kv_size) {
-      std::memcpy(data(q) + row * q_size, from, sizeof(float) * static_cast<std::size_t>(q_size));
-      std::memcpy(data(k) + row * kv_size, from + q_size, sizeof(float) * static_cast<std::size_t>(kv_size));
-      std::memcpy(data(v) + row * kv_size, from + q_size + kv_size, sizeof(float) * static_cast<std::size_t>(kv_size));
+  void layer(const LayerWeights& w, const LayerWeights* following, int index) {
+    each_slice([&](int first, int count) { norm(x_, w.input_norm, first, count); });
+    w.qkv.multiply(normed_, qkv_, workers_, {}, &w.out);
+    // All rows are in the cache before any of them is attended to: a row may be the ancestor of its neighbour.
+    each_slice([&](int first, int count) { place(w, index, first, count); });
+    attend(index);
+    w.out.multiply(attended_, normed_, workers_, {}, &w.gate_up);
+    each_slice([&](int first, int count) {
+      add(first, count);
+      norm(x_, w.post_norm, first, count);
+    });
+    w.gate_up.multiply(normed_, gate_up_, workers_, {}, &w.down);
+    each_slice([&](int first, int count) { gate(first, count); });
+    w.down.multiply(gated_, normed_, workers_, {}, following ? &following->qkv : nullptr);
+    each_slice([&](int first, int count) { add(first, count); });
+  }
+
+ private:
+  // Few rows are not worth a second thread.
+  template <class Body>
+  void each_slice(const Body& body) {
+    constexpr int kSlice = 16;
+    const int rows = layout_.rows();
+    if (rows <= kSlice) return body(0, rows);
+    workers_.run((rows + kSlice - 1) / kSlice,
+                 [&](int i) { body(i * kSlice, std::min(kSlice, rows - i * kSlice)); });
+  }
+
+  void norm(const at::Tensor& x, const at::Tensor& weight, int first, int count) {
+    cpu::rms_norm({.x = row(x, first), .weight = weight.data_ptr<float>(), .y = row(normed_, first), .rows = count,
+                   .size = static_cast<int>(c_.hidden_size), .eps = c_.rms_norm_eps});
+  }
+
+  void norm_heads(float* x, const at::Tensor& weight, int heads) {
+    cpu::rms_norm({.x = x, .weight = weight.data_ptr<float>(), .y = x, .rows = heads, .size = c_.head_dim,
+                   .eps = c_.rms_norm_eps});
+  }
+
+  void rotate(float* x, int heads, int first, int count) {
+    cpu::rope({.x = x, .positions = layout_.positions.data() + first, .inverse_frequencies = inverse_frequencies_.data(),
+               .rows = count, .heads = heads, .head_dim = c_.head_dim});
+  }
+
+  // From the product to queries and cache.
+  void place(const LayerWeights& w, int index, int first, int count) {
+    for (int i = first; i < first + count; ++i) {
+      const float* from = row(qkv_, i);
+      for (const at::Tensor* part : {&q_, &k_, &v_}) {
+        std::memcpy(row(*part, i), from, sizeof(float) * static_cast<std::size_t>(part->size(1)));
+        from += part->size(1);
+      }
     }
+    if (c_.qk_norm) {
+      norm_heads(row(q_, first), w.q_norm, count * c_.num_heads);
+      norm_heads(row(k_, first), w.k_norm, count * c_.num_kv_heads);
+    }
+    rotate(row(q_, first), c_.num_heads, first, count);
+    rotate(row(k_, first), c_.num_kv_heads, first, count);
+    cpu::kv_append({.k = row(k_, first), .v = row(v_, first), .cache_rows = layout_.cache_rows.data() + first,
+                    .keys = cache_.keys(index), .values = cache_.values(index), .rows = count,
+                    .row_size = cache_.row_size(), .dtype = cache_.dtype()});
   }
+
+  void attend(int index) {
+    cpu::tree_attention({.q = row(q_, 0), .keys = cache_.keys(index), .values = cache_.values(index),
+                         .context = layout_.context.data(), .context_size = layout_.context_size.data(),
+                         .branch = layout_.branch.data(), .branch_begin = layout_.branch_begin.data(),
+                         .out = row(attended_, 0), .rows = layout_.rows(), .heads = c_.num_heads,
+                         .kv_heads = c_.num_kv_heads, .head_dim = c_.head_dim,
+                         .scale = 1.0f / std::sqrt(static_cast<float>(c_.head_dim)), .dtype = cache_.dtype()}, workers_);
+  }
+
+  void gate(int first, int count) {
+    for (int i = first; i < first + count; ++i)
+      cpu::silu_multiply({.gate = row(gate_up_, i), .up = row(gate_up_, i) + c_.intermediate_size, .y = row(gated_, i),
+                          .count = c_.intermediate_size});
+  }
+
+  void add(int first, int count) {
+    cpu::add_scaled({.x = row(normed_, first), .y = row(x_, first), .count = count * x_.size(1)});
+  }
+
+  const ModelConfig& c_;
+  const RowLayout& layout_;
+  const std::vector<float>& inverse_frequencies_;
+  KvCache& cache_;
+  Workers& workers_;
+  at::Tensor& x_;
+  at::Tensor normed_, qkv_, q_, k_, v_, attended_, gate_up_, gated_;
 };
-
-void linear(const at::Tensor& x, const void* weight, std::int64_t out, Dtype dtype, at::Tensor& y, Workers& workers) {
-  cpu::linear({.x = data(x), .weight = weight, .y = data(y), .rows = static_cast<int>(x.size(0)),
-               .in = static_cast<int>(x.size(1)), .out = static_cast<int>(out), .dtype = dtype}, workers);
-}
-
-void norm(const float* x, const at::Tensor& weight, float* y, std::int64_t rows, float eps) {
-  cpu::rms_norm({.x = x, .weight = data(weight), .y = y, .rows = static_cast<int>(rows),
-                 .size = static_cast<int>(weight.size(0)), .eps = eps});
-}
-
-void add(const at::Tensor& x, at::Tensor& y) { cpu::add_scaled({.x = data(x), .y = data(y), .count = x.numel()}); }
 
 }  // namespace
 
-Stage::Stage(const ModelConfig& config, LayerRange layers, const WeightFile& weights, Dtype dtype)
+Stage::Stage(const ModelConfig& config, LayerRange layers, const WeightFile& weights, Dtype dtype, WeightLayout layout)
     : config_(config), range_(layers), dtype_(dtype), inverse_frequencies_(inverse_frequencies(config)) {
   for (int layer = layers.first; layer < layers.last; ++layer)
-    layers_.push_back(load_layer(config, layer, weights, dtype));
+    layers_.push_back(load_layer(config, layer, weights, dtype, layout));
 }
 
 void Stage::forward(at::Tensor& x, const RowLayout& layout, KvCache& cache, Workers& workers) const {
-  const int rows = layout.rows();
-  if (rows == 0) return;
-  const ModelConfig& c = config_;
-  Buffers b(c, rows);
-  const auto rope = [&](at::Tensor& t, int heads) {
-    cpu::rope({.x = data(t), .positions = layout.positions.data(), .inverse_frequencies = inverse_frequencies_.data(),
-               .rows = rows, .heads = heads, .head_dim = c.head_dim});
-  };
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const LayerWeights& w = layers_[i];
-    const int layer = static_cast<int>(i);
-
-    norm(data(x), w.input_norm, data(b.normed), rows, c.rms_norm_eps);
-    linear(b.normed, w.qkv.data_ptr(), w.qkv.size(0), dtype_, b.qkv, workers);
-    b.split_qkv();
-    if (c.qk_norm) {
-      norm(data(b.q), w.q_norm, data(b.q), std::int64_t{rows} * c.num_heads, c.rms_norm_eps);
-      norm(data(b.k), w.k_norm, data(b.k), std::int64_t{rows} * c.num_kv_heads, c.rms_norm_eps);
-    }
-    rope(b.q, c.num_heads);
-    rope(b.k, c.num_kv_heads);
-    // All rows are in the cache before any of them is attended to: a row may be the ancestor of its neighbour.
-    cpu::kv_append({.k = data(b.k), .v = data(b.v), .cache_rows = layout.cache_rows.data(), .keys = cache.keys(layer),
-                    .values = cache.values(layer), .rows = rows, .row_size = cache.row_size(), .dtype = cache.dtype()});
-    cpu::tree_attention({.q = data(b.q), .keys = cache.keys(layer), .values = cache.values(layer),
-                         .context = layout.context.data(), .context_size = layout.context_size.data(),
-                         .branch = layout.branch.data(), .branch_begin = layout.branch_begin.data(),
-                         .out = data(b.attended), .rows = rows, .heads = c.num_heads, .kv_heads = c.num_kv_heads,
-                         .head_dim = c.head_dim, .scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim)),
-                         .dtype = cache.dtype()}, workers);
-    linear(b.attended, w.out.data_ptr(), c.hidden_size, dtype_, b.normed, workers);
-    add(b.normed, x);
-
-    norm(data(x), w.post_norm, data(b.normed), rows, c.rms_norm_eps);
-    const auto half = static_cast<std::size_t>(c.intermediate_size * c.hidden_size) * static_cast<std::size_t>(size_of(dtype_));
-    linear(b.normed, w.gate_up.data_ptr(), c.intermediate_size, dtype_, b.gate, workers);
-    linear(b.normed, static_cast<const std::byte*>(w.gate_up.data_ptr()) + half, c.intermediate_size, dtype_, b.up, workers);
-    cpu::silu_multiply({.gate = data(b.gate), .up = data(b.up), .y = data(b.gate), .count = b.gate.numel()});
-    linear(b.gate, w.down.data_ptr(), c.hidden_size, dtype_, b.normed, workers);
-    add(b.normed, x);
-  }
+  if (layout.rows() == 0) return;
+  Forward forward(config_, layout, inverse_frequencies_, x, cache, workers);
+  for (std::size_t i = 0; i < layers_.size(); ++i)
+    forward.layer(layers_[i], i + 1 < layers_.size() ? &layers_[i + 1] : nullptr, static_cast<int>(i));
 }
 
 }  // namespace dex

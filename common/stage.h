@@ -9,6 +9,7 @@
 #include "common/config.h"
 #include "common/depth_set.h"
 #include "common/kv_cache.h"
+#include "common/matrix.h"
 #include "common/row_layout.h"
 #include "common/safetensors.h"
 #include "common/token.h"
@@ -19,17 +20,17 @@ namespace dex {
 
 struct LayerWeights {  // D hidden, F intermediate, Q = heads * head_dim, C = kv_heads * head_dim
   at::Tensor input_norm, post_norm;   // (D) f32
-  at::Tensor qkv;                     // (Q + 2C, D) of dtype
-  at::Tensor out;                     // (D, Q) of dtype
-  at::Tensor gate_up;                 // (2F, D) of dtype
-  at::Tensor down;                    // (D, F) of dtype
+  Matrix qkv;                         // (Q + 2C, D)
+  Matrix out;                         // (D, Q)
+  Matrix gate_up;                     // (2F, D)
+  Matrix down;                        // (D, F)
   at::Tensor q_norm, k_norm;          // (head_dim) f32, undefined when the family has none
 };
 
 class Stage {
  public:
   // Reads its own layers only. Shapes are checked by tensor name: Error(io) with the shape seen and the shape wanted.
-  Stage(const ModelConfig& config, LayerRange layers, const WeightFile& weights, Dtype dtype);
+  Stage(const ModelConfig& config, LayerRange layers, const WeightFile& weights, Dtype dtype, WeightLayout layout);
 
   // x_RD (rows, hidden) f32, in place, with the decoder's row-invariant kernels: a row's bits do not depend on its
   // neighbours. Writes the rows' K and V into the cache.
@@ -37,13 +38,14 @@ class Stage {
 
   // Training: libtorch's own operators over sequences laid end to end, token t of x_TD belonging to sequence s when
   // begin[s] <= t < begin[s+1]. Attention is causal inside each sequence. f32 in and out. No cache, no gradient.
+  // Weights in rows only.
   at::Tensor forward_causal(const at::Tensor& x_TD, std::span<const std::int64_t> begin) const;
 
   LayerRange range() const { return range_; }
   const std::vector<LayerWeights>& layers() const { return layers_; }
   const ModelConfig& config() const { return config_; }
   Dtype dtype() const { return dtype_; }
-  KvCache make_cache(int capacity) const { return KvCache(config_, range_.size(), capacity, dtype_); }
+  KvCache make_cache(int capacity) const { return KvCache(config_, range_.size(), capacity, unquantized(dtype_)); }
 
  private:
   ModelConfig config_;

@@ -71,10 +71,10 @@ at::Tensor Stage::forward_causal(const at::Tensor& x_TD, std::span<const std::in
   const Angles angles = angles_of(begin, inverse_frequencies_);
   for (const LayerWeights& w : layers_) {
     const at::Tensor normed = rms_norm(x, w.input_norm, config_.rms_norm_eps).to(type);
-    const at::Tensor attended = attention(at::linear(normed, w.qkv), w, config_, angles, begin);
-    x.add_(at::linear(attended.to(type), w.out));
-    const auto gate_up = at::linear(rms_norm(x, w.post_norm, config_.rms_norm_eps).to(type), w.gate_up).chunk(2, -1);
-    x.add_(at::linear(at::silu(gate_up[0]).mul_(gate_up[1]), w.down));
+    const at::Tensor attended = attention(at::linear(normed, w.qkv.plain()), w, config_, angles, begin);
+    x.add_(at::linear(attended.to(type), w.out.plain()));
+    const auto gate_up = at::linear(rms_norm(x, w.post_norm, config_.rms_norm_eps).to(type), w.gate_up.plain()).chunk(2, -1);
+    x.add_(at::linear(at::silu(gate_up[0]).mul_(gate_up[1]), w.down.plain()));
   }
   return x;
 }

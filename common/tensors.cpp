@@ -19,7 +19,9 @@ at::ScalarType scalar_type(StoredType type) {
   fail(ExitCode::bug, "stored type {} has no libtorch type", static_cast<int>(type));
 }
 
-at::ScalarType scalar_type(Dtype dtype) { return dtype == Dtype::f32 ? at::kFloat : at::kBFloat16; }
+at::ScalarType scalar_type(Dtype dtype) {
+  return dtype == Dtype::f32 ? at::kFloat : dtype == Dtype::bf16 ? at::kBFloat16 : at::kChar;
+}
 
 at::Tensor view_of(const StoredTensor& stored) {
   return at::from_blob(const_cast<std::byte*>(stored.bytes.data()), stored.shape, scalar_type(stored.type));
@@ -39,14 +41,18 @@ StoredTensor stored_view(const at::Tensor& tensor) {
   return stored;
 }
 
-at::Tensor load_tensor(const WeightFile& file, const std::string& name, const std::vector<std::int64_t>& shape,
-                       Dtype dtype) {
+at::Tensor stored_tensor(const WeightFile& file, const std::string& name, const std::vector<std::int64_t>& shape) {
   const StoredTensor& stored = file.at(name);
   require(stored.shape == shape, ExitCode::io, "{}: tensor {} has shape [{}], config.json wants [{}]", file.origin(), name,
           fmt::join(stored.shape, ", "), fmt::join(shape, ", "));
   require(at::isFloatingType(scalar_type(stored.type)), ExitCode::io, "{}: tensor {} has type {}, wanted F32, F16 or BF16",
           file.origin(), name, name_of(stored.type));
-  return view_of(stored).to(scalar_type(dtype), /*non_blocking=*/false, /*copy=*/true);
+  return view_of(stored);
+}
+
+at::Tensor load_tensor(const WeightFile& file, const std::string& name, const std::vector<std::int64_t>& shape,
+                       Dtype dtype) {
+  return stored_tensor(file, name, shape).to(scalar_type(dtype), /*non_blocking=*/false, /*copy=*/true);
 }
 
 }  // namespace dex

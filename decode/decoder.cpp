@@ -24,7 +24,7 @@ int room_for(const Model& model, std::span<const Token> prompt, const Limits& li
   const auto size = static_cast<std::int64_t>(prompt.size());
   require(size < model.config.max_positions, ExitCode::usage, "the prompt has {} tokens, wanted fewer than the model's {} positions",
           size, model.config.max_positions);
-  const std::int64_t known = model.embedding->weight().size(0);
+  const std::int64_t known = model.embedding->matrix().out();
   for (Token id : prompt) require(id >= 0 && id < known, ExitCode::usage, "token id {} is outside the model's vocabulary of {}", id, known);
   return static_cast<int>(std::min<std::int64_t>(limits.max_tokens, model.config.max_positions - size));
 }

@@ -42,8 +42,9 @@ DepthSet chosen_depths(const SessionOptions& options, const ModelConfig& config,
 }  // namespace
 
 Dtype parse_dtype(const std::string& name) {
-  require(name == "f32" || name == "bf16", ExitCode::usage, "--dtype is \"{}\", wanted f32 or bf16", name);
-  return name == "f32" ? Dtype::f32 : Dtype::bf16;
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::i8})
+    if (name == name_of(dtype)) return dtype;
+  fail(ExitCode::usage, "--dtype is \"{}\", wanted f32, bf16 or int8", name);
 }
 
 void SessionOptions::add_model_options(CLI::App& command) {
@@ -51,7 +52,7 @@ void SessionOptions::add_model_options(CLI::App& command) {
   command.add_option("--adapters", adapters, "Adapter directory; its depths are explored unless --depths says otherwise");
   command.add_option("--depths", depths, "Explored depths, such as 10,20 (the full depth is always explored)");
   command.add_option("--template", chat_template, "Chat template, when the model's files do not tell");
-  command.add_option("--dtype", dtype, "Type of weights and KV cache: f32 or bf16")->capture_default_str();
+  command.add_option("--dtype", dtype, "Type of weights and KV cache: f32, bf16, or int8 (weights of int8 made from the model's, cache of bf16)")->capture_default_str();
   command.add_option("--threads", threads, "Threads in all (0: one per core)")->capture_default_str();
 }
 

@@ -1,6 +1,7 @@
 #include "kernels/linear_tiles.h"
 
 #include <algorithm>
+#include <limits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/linear_tiles.cpp"
@@ -14,132 +15,182 @@ namespace {
 
 using Vec = hn::Vec<Floats>;
 constexpr int kLanes = hn::MaxLanes(Floats());
+constexpr int kVectors = kPanel / kLanes;  // of a panel's outputs
+using Wide = hn::RebindToSigned<Floats>;
+using Narrow = hn::Repartition<std::int16_t, Floats>;
 
-// How one step along `in` multiplies: kStep elements of weight into one accumulator per row and output.
+// How one step along `in` multiplies: a vector of outputs with one row's value.
 struct F32 {
   using Weight = float;
-  static constexpr int kStep = kLanes;
-  struct Loaded { Vec w; };
-  static HWY_INLINE Loaded load_weight(const float* w) { return {hn::LoadU(Floats(), w)}; }
-  static HWY_INLINE Loaded load_x(const float* x) { return {hn::LoadU(Floats(), x)}; }
-  static HWY_INLINE Vec multiply_add(Loaded x, Loaded w, Vec sum) { return hn::MulAdd(x.w, w.w, sum); }
+  using X = float;
+  using Sum = Vec;
+  using Loaded = Vec;
+  static constexpr int kStep = 1;
+  static HWY_INLINE Sum zero() { return hn::Zero(Floats()); }
+  static HWY_INLINE Loaded load_weight(const float* w) { return hn::LoadU(Floats(), w); }
+  static HWY_INLINE Loaded load_x(const float* x) { return hn::Set(Floats(), *x); }
+  static HWY_INLINE Sum multiply_add(Loaded x, Loaded w, Sum sum) { return hn::MulAdd(x, w, sum); }
+  static HWY_INLINE Vec total(Sum sum, float) { return sum; }
 };
 
-// A 32-bit lane holds two bf16: the even one is its lower half shifted up, the odd one its upper half. x is packed alike,
-// the evens of a step, then its odds, so no lane ever moves.
+// A 32-bit lane holds two bf16: the even one is its lower half shifted up, the odd one its upper half.
 struct Bf16 {
   using Weight = std::uint16_t;
-  static constexpr int kStep = 2 * kLanes;
+  struct X { float even, odd; };
+  using Sum = Vec;
   struct Loaded { Vec even, odd; };
+  static constexpr int kStep = 2;
+  static HWY_INLINE Sum zero() { return hn::Zero(Floats()); }
   static HWY_INLINE Loaded load_weight(const std::uint16_t* w) {
     const hn::RebindToUnsigned<Floats> du;
     const auto both = hn::BitCast(du, hn::LoadU(hn::Repartition<std::uint16_t, Floats>(), w));
     return {hn::BitCast(Floats(), hn::ShiftLeft<16>(both)),
             hn::BitCast(Floats(), hn::And(both, hn::Set(du, 0xffff0000u)))};
   }
-  static HWY_INLINE Loaded load_x(const float* x) {
-    return {hn::LoadU(Floats(), x), hn::LoadU(Floats(), x + kLanes)};
-  }
-  static HWY_INLINE Vec multiply_add(Loaded x, Loaded w, Vec sum) {
+  static HWY_INLINE Loaded load_x(const X* x) { return {hn::Set(Floats(), x->even), hn::Set(Floats(), x->odd)}; }
+  static HWY_INLINE Sum multiply_add(Loaded x, Loaded w, Sum sum) {
     return hn::MulAdd(x.odd, w.odd, hn::MulAdd(x.even, w.even, sum));
   }
+  static HWY_INLINE Vec total(Sum sum, float) { return sum; }
 };
 
-template <class Kind, int kRows>
-struct Sums {
-  Vec sum[kRows][kOuts];
-
-  HWY_INLINE void step(const float* const* x, const typename Kind::Weight* const* w, std::ptrdiff_t k) {
-    typename Kind::Loaded row[kRows];
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) row[r] = Kind::load_x(x[r] + k);
-#pragma GCC unroll 8
-    for (int o = 0; o < kOuts; ++o) {
-      const auto weight = Kind::load_weight(w[o] + k);
-#pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) sum[r][o] = Kind::multiply_add(row[r], weight, sum[r][o]);
-    }
+// Products of 16-bit integers, summed exactly in 32 bits: any order gives the same bits.
+struct I8 {
+  using Weight = std::int8_t;
+  using X = std::int32_t;                       // two 16-bit integers
+  struct Sum { hn::Vec<Wide> first, second; };  // which products go where is Highway's choice
+  using Loaded = hn::Vec<Narrow>;
+  static constexpr int kStep = 2;
+  static HWY_INLINE Sum zero() { return {hn::Zero(Wide()), hn::Zero(Wide())}; }
+  static HWY_INLINE Loaded load_weight(const std::int8_t* w) {
+    return hn::PromoteTo(Narrow(), hn::LoadU(hn::Rebind<std::int8_t, Narrow>(), w));
+  }
+  static HWY_INLINE Loaded load_x(const X* x) { return hn::BitCast(Narrow(), hn::Set(Wide(), *x)); }
+  static HWY_INLINE Sum multiply_add(Loaded x, Loaded w, Sum sum) {
+    sum.first = hn::ReorderWidenMulAccumulate(Wide(), x, w, sum.first, sum.second);
+    return sum;
+  }
+  static HWY_INLINE Vec total(Sum sum, float scale) {
+    const auto pairs = hn::RearrangeToOddPlusEven(sum.first, sum.second);
+    return hn::Mul(hn::ConvertTo(Floats(), pairs), hn::Set(Floats(), scale));
   }
 };
 
-HWY_INLINE void finish(const LinearTile& t, float* y, hn::Vec<Four> sums) {
-  const Four four;
-  if (!t.first) sums = hn::Add(load_some(four, y, t.outs), sums);
-  if (t.bias) sums = hn::Add(sums, load_some(four, t.bias, t.outs));
-  store_some(four, sums, y, t.outs);
+HWY_INLINE void finish(const LinearTile& t, float* y, int out, Vec sum) {
+  const Floats d;
+  const int outs = std::min(kLanes, t.outs - out);
+  if (outs <= 0) return;
+  if (!t.first) sum = hn::Add(load_some(d, y + out, outs), sum);
+  if (t.scales) sum = hn::Mul(sum, load_some(d, t.scales + out, outs));
+  if (t.bias) sum = hn::Add(sum, load_some(d, t.bias + out, outs));
+  store_some(d, sum, y + out, outs);
 }
 
-template <class Kind, int kRows>
+// Vectors [kFirst, kFirst + kCount) of the panel.
+template <class Kind, int kRows, int kFirst, int kCount>
+HWY_INLINE void vectors(const LinearTile& t) {
+  const auto* x = static_cast<const typename Kind::X*>(t.x);
+  const auto* w = static_cast<const typename Kind::Weight*>(t.weight) + kFirst * kLanes * Kind::kStep;
+  typename Kind::Sum sum[kRows][kCount];
+  for (auto& row : sum)
+    for (auto& s : row) s = Kind::zero();
+  const int steps = (t.count + Kind::kStep - 1) / Kind::kStep;
+  const char* ahead = t.ahead;
+  for (int s = 0; s < steps; ++s, x += kRows, w += kPanel * Kind::kStep) {
+    if constexpr (kFirst == 0) ahead = fetch_ahead(ahead, t.ahead_lines);
+    typename Kind::Loaded weight[kCount];
+#pragma GCC unroll 8
+    for (int v = 0; v < kCount; ++v) weight[v] = Kind::load_weight(w + v * kLanes * Kind::kStep);
+#pragma GCC unroll 12
+    for (int r = 0; r < kRows; ++r) {
+      const auto row = Kind::load_x(x + r);
+#pragma GCC unroll 8
+      for (int v = 0; v < kCount; ++v) sum[r][v] = Kind::multiply_add(row, weight[v], sum[r][v]);
+    }
+  }
+#pragma GCC unroll 12
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 8
+    for (int v = 0; v < kCount; ++v)
+      finish(t, t.y + r * t.y_stride, (kFirst + v) * kLanes, Kind::total(sum[r][v], t.x_scales[r]));
+}
+
+// All vectors at once where the registers hold them, else two after two.
+template <class Kind, int kRows, int kFirst = 0>
 void tile(const LinearTile& t) {
-  using Weight = typename Kind::Weight;
-  const float* x[kRows];
-  const Weight* w[kOuts];
-  for (int r = 0; r < kRows; ++r) x[r] = static_cast<const float*>(t.x) + r * t.x_stride;
-  for (int o = 0; o < kOuts; ++o)
-    w[o] = static_cast<const Weight*>(t.weight) + std::min(o, t.outs - 1) * t.weight_stride;
-
-  Sums<Kind, kRows> sums;
-  for (auto& row : sums.sum)
-    for (auto& sum : row) sum = hn::Zero(Floats());
-  int k = 0;
-  for (const char* ahead = t.ahead; k + Kind::kStep <= t.count; k += Kind::kStep) {
-    ahead = fetch_ahead(ahead, t.ahead_lines);
-    sums.step(x, w, k);
-  }
-  if (k < t.count) {
-    alignas(64) Weight padded[kOuts][Kind::kStep] = {};
-    for (int o = 0; o < kOuts; ++o) {
-      std::copy(w[o] + k, w[o] + t.count, padded[o]);
-      w[o] = padded[o];
-    }
-    for (int r = 0; r < kRows; ++r) x[r] += k;
-    sums.step(x, w, 0);
-  }
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-    const auto& s = sums.sum[r];
-    finish(t, t.y + r * t.y_stride, sums_of_four(Floats(), s[0], s[1], s[2], s[3]));
-  }
+  constexpr int kCount = std::min(kVectors, 4);
+  vectors<Kind, kRows, kFirst, kCount>(t);
+  if constexpr (kFirst + kCount < kVectors) tile<Kind, kRows, kFirst + kCount>(t);
 }
 
-void pack_f32(const float* x, void* to, int in) {
-  float* packed = static_cast<float*>(to);
-  std::copy(x, x + in, packed);
-  std::fill(packed + in, packed + (in + kPad - 1) / kPad * kPad, 0.0f);
+float pack_f32(const float* x, void* to, int count, int stride) {
+  for (int k = 0; k < count; ++k) static_cast<float*>(to)[k * stride] = x[k];
+  return 1;
 }
 
-void pack_bf16(const float* x, void* to, int in) {
-  float* packed = static_cast<float*>(to);
-  const int padded = (in + kPad - 1) / kPad * kPad;
-  for (int k = 0; k < padded; k += kLanes) {
-    alignas(64) float lanes[kLanes];
-    const int count = std::clamp(in - k, 0, kLanes);
-    const auto bits = bf16_bits(Floats(), load_some(Floats(), x + std::min(k, in), count));
+float pack_bf16(const float* x, void* to, int count, int stride) {
+  auto* packed = static_cast<Bf16::X*>(to);
+  for (int k = 0; k < count; k += kLanes) {
+    alignas(64) float lanes[kLanes + 1] = {};
+    const int some = std::min(kLanes, count - k);
+    const auto bits = bf16_bits(Floats(), load_some(Floats(), x + k, some));
     hn::Store(hn::BitCast(Floats(), hn::ShiftLeft<16>(bits)), Floats(), lanes);
-    float* block = packed + k / Bf16::kStep * Bf16::kStep;
-    for (int i = 0; i < kLanes; ++i) {
-      const int at = k + i - k / Bf16::kStep * Bf16::kStep;
-      block[at / 2 + at % 2 * kLanes] = lanes[i];
-    }
+    for (int i = 0; i < some; i += 2) packed[(k + i) / 2 * stride] = {lanes[i], lanes[i + 1]};
   }
+  return 1;
 }
 
-// Accumulators, a row block and one weight must fit the registers: 32 of them with AVX-512 and NEON, else 16.
-template <class Kind>
-LinearTiles tiles_of(void (*pack)(const float*, void*, int)) {
-  LinearTiles tiles{.pack = pack, .max_rows = 3, .tile = {nullptr, tile<Kind, 1>, tile<Kind, 2>, tile<Kind, 3>}};
-#if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64
-  tiles.max_rows = 6;
-  tiles.tile[4] = tile<Kind, 4>;
-  tiles.tile[5] = tile<Kind, 5>;
-  tiles.tile[6] = tile<Kind, 6>;
+// Ties of rounding go to even. Chunks smaller than any model's rows count as zero: their scale would not be a normal number.
+float quantize(const float* x, void* to, int count, int stride) {
+  constexpr float kSmallest = 1e-30f;
+  const Floats d;
+  Vec size = hn::Zero(d);
+  Vec odd = hn::Zero(d);  // NaN once a value is NaN or infinite
+  for (int k = 0; k < count; k += kLanes) {
+    const Vec v = load_some(d, x + k, std::min(kLanes, count - k));
+    size = hn::Max(size, hn::Abs(v));
+    odd = hn::MulAdd(v, hn::Zero(d), odd);
+  }
+  const bool finite = hn::AllTrue(d, hn::Eq(odd, hn::Zero(d)));
+  const float largest = finite ? max_of(d, size) : 0;
+  const float per_unit = largest < kSmallest ? 0 : kMaxQuantum / largest;
+  const hn::Rebind<std::int16_t, Floats> narrow;
+  for (int k = 0; k < count; k += kLanes) {
+    alignas(64) std::int16_t quanta[kLanes];
+    const int some = std::min(kLanes, count - k);
+    const Vec v = finite ? load_some(d, x + k, some) : hn::Zero(d);
+    hn::Store(hn::DemoteTo(narrow, hn::NearestInt(hn::Mul(v, hn::Set(d, per_unit)))), narrow, quanta);
+    for (int i = 0; i < some; i += 2)
+      std::memcpy(static_cast<I8::X*>(to) + (k + i) / 2 * stride, quanta + i, sizeof(I8::X));
+  }
+  return finite ? largest / kMaxQuantum : std::numeric_limits<float>::quiet_NaN();
+}
+
+// Accumulators, the panel's vectors and a row's value must fit the registers: 32 of them with AVX-512 and NEON, else 16.
+#if HWY_TARGET <= HWY_AVX3
+constexpr int kRowsAtOnce = 12;
+#elif HWY_ARCH_ARM_A64
+constexpr int kRowsAtOnce = 6;
+#else
+constexpr int kRowsAtOnce = 3;
 #endif
+
+template <class Kind, int kRows>
+void add_tiles(LinearTiles& tiles) {
+  tiles.tile[kRows] = tile<Kind, kRows>;
+  if constexpr (kRows > 1) add_tiles<Kind, kRows - 1>(tiles);
+}
+
+template <class Kind>
+LinearTiles tiles_of(float (*pack)(const float*, void*, int, int)) {
+  LinearTiles tiles{.pack = pack, .unit = sizeof(typename Kind::X), .max_rows = kRowsAtOnce};
+  add_tiles<Kind, kRowsAtOnce>(tiles);
   return tiles;
 }
 
 const LinearTiles& best_tiles(Dtype dtype) {
-  static const LinearTiles f32 = tiles_of<F32>(pack_f32), bf16 = tiles_of<Bf16>(pack_bf16);
-  return dtype == Dtype::f32 ? f32 : bf16;
+  static const LinearTiles f32 = tiles_of<F32>(pack_f32), bf16 = tiles_of<Bf16>(pack_bf16), i8 = tiles_of<I8>(quantize);
+  return dtype == Dtype::f32 ? f32 : dtype == Dtype::bf16 ? bf16 : i8;
 }
 
 }  // namespace
@@ -149,8 +200,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace dex {
 HWY_EXPORT(best_tiles);
+HWY_EXPORT(quantize);
 
 const LinearTiles& vector_tiles(Dtype dtype) { return HWY_DYNAMIC_DISPATCH(best_tiles)(dtype); }
+
+float pack_quanta(const float* x, void* to, int count, int stride) {
+  return HWY_DYNAMIC_DISPATCH(quantize)(x, to, count, stride);
+}
 
 }  // namespace dex
 #endif

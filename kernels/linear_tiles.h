@@ -3,51 +3,54 @@
 #include <cstddef>
 
 #include "kernels/linear.h"
+#include "kernels/panels.h"
 
 namespace dex {
 
-// `in` is summed in chunks that end at multiples of this, each reduced to a float and added to y in turn: x and the weights
-// of a tile stay in the near caches, and the order is the same in every tiling.
-constexpr int kChunk = 1536;
-// Packed rows of x are padded with zeros to a multiple of this many elements.
-constexpr int kPad = 64;
-// Outputs of a tile: their sums are reduced together.
-constexpr int kOuts = 4;
+// `in` is summed in chunks that end at multiples of this, one step after the other, each chunk added to y in turn: x and the
+// weights of a tile stay in the near caches, long sums keep their precision, and the order is the same in every tiling.
+constexpr int kChunk = 512;
+// Beside i8 weights a chunk of x becomes integers up to this size: no sum of a chunk's products passes 2^31.
+constexpr int kMaxQuantum = 32767;
+static_assert(std::int64_t{kChunk} * kMaxQuantum * 127 < std::int64_t{1} << 31);
+constexpr int kMostRows = 12;
 
-// One chunk of a few rows times up to kOuts outputs.
+// One chunk of a few rows times one panel.
 struct LinearTile {
-  const void* x = nullptr;       // packed, at the chunk
-  std::ptrdiff_t x_stride = 0;   // elements of packed x between rows
-  const void* weight = nullptr;  // at the chunk
-  std::ptrdiff_t weight_stride = 0;  // elements between outputs
-  const char* ahead = nullptr;   // fetched meanwhile, ahead_lines cache lines a step: the weights wanted soon
-  int ahead_lines = 0;           // 0 .. kOuts
-  int count = 0;                 // elements of `in`, 1 .. kChunk
-  int outs = 0;                  // 1 .. kOuts
+  const void* x = nullptr;          // packed: step after step, in each the rows side by side
+  const float* x_scales = nullptr;  // (rows): what the packed integers of x are multiplied by; i8 only
+  const void* weight = nullptr;     // the panel, at the chunk
+  const char* ahead = nullptr;      // fetched meanwhile, ahead_lines cache lines a step
+  int ahead_lines = 0;              // 0 .. 2
+  int count = 0;                    // elements of `in`, 1 .. kChunk
+  int outs = 0;                     // outputs wanted of the panel, 1 .. kPanel
   float* y = nullptr;
   std::ptrdiff_t y_stride = 0;
-  const float* bias = nullptr;   // added last: set with the last chunk only
-  bool first = false;            // y is written, not added to
+  bool first = false;               // y is written, not added to
+  const float* scales = nullptr;    // (outs) of i8 weights: set with the last chunk only
+  const float* bias = nullptr;      // (outs), added last: set with the last chunk only
 };
 
 struct LinearTiles {
-  // Packs a row's chunk of x in the order the tiles read it, padding included.
-  void (*pack)(const float* x, void* to, int count) = nullptr;
-  int packed_size = 4;  // bytes per packed element
+  // Packs a chunk of one row: step s goes to to + s * stride units. Returns what the packed values are to be multiplied by.
+  float (*pack)(const float* x, void* to, int count, int stride) = nullptr;
+  int unit = 4;  // bytes of a packed step of one row
   int max_rows = 0;
-  void (*tile[7])(const LinearTile&) = {};  // by rows, 1 .. max_rows
+  void (*tile[kMostRows + 1])(const LinearTile&) = {};  // by rows, 1 .. max_rows
 };
 
 // Tiles of the best vector instructions this CPU has.
 const LinearTiles& vector_tiles(Dtype dtype);
-// Tiles of instructions that multiply pairs of bf16 at once; null where there are none.
-const LinearTiles* bf16_dot_tiles();
+// Tiles of instructions that multiply and add pairs of bf16 or of 16-bit integers at once; null where there are none.
+const LinearTiles* dot_tiles(Dtype dtype);
 
-// One step's share of fetching ahead; kOuts lines a step are as many as a step reads.
+// Packs a chunk of x as 16-bit integers for i8 weights; returns their scale, NaN if the chunk holds a value that is not
+// finite.
+float pack_quanta(const float* x, void* to, int count, int stride);
+
 inline const char* fetch_ahead(const char* ahead, int lines) {
-#pragma GCC unroll 4
-  for (int i = 0; i < kOuts; ++i)
-    if (i < lines) __builtin_prefetch(ahead + 64 * i, 0, 2);
+  if (lines > 0) __builtin_prefetch(ahead, 0, 2);
+  if (lines > 1) __builtin_prefetch(ahead + 64, 0, 2);
   return ahead + 64 * lines;
 }
 

@@ -10,5 +10,7 @@ constexpr const char* name_of(Dtype dtype) {
   return dtype == Dtype::f32 ? "f32" : dtype == Dtype::bf16 ? "bf16" : "int8";
 }
 constexpr int size_of(Dtype dtype) { return dtype == Dtype::f32 ? 4 : dtype == Dtype::bf16 ? 2 : 1; }
+// What KV rows and adapters are kept in beside weights of `dtype`.
+constexpr Dtype unquantized(Dtype dtype) { return dtype == Dtype::i8 ? Dtype::bf16 : dtype; }
 
 }  // namespace dex

@@ -1,5 +1,6 @@
 #include "kernels/workers.h"
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 #include <vector>
@@ -28,30 +29,39 @@ void wait_while(const std::atomic<T>& value, T old) {
 
 }  // namespace
 
-// `ticket` holds the number of parts in its upper half and the next part in its lower half, so that one fetch_add both takes
-// a part and tells whether it was one; a thread that comes late finds none left and nobody waits for it.
+// A thread's share of the parts: its end in the upper half, the next one in the lower, so that one fetch_add both takes a
+// part and tells whether it was one. A thread that comes late finds none left, and nobody waits for it.
+struct alignas(64) Share {
+  std::atomic<std::uint64_t> next_and_end{0};
+};
+
 struct Workers::State {
-  std::atomic<std::uint64_t> ticket{0};
+  explicit State(int count) : shares(static_cast<std::size_t>(count)) {}
+
+  std::vector<Share> shares;  // one per thread, the caller's first
   std::atomic<const std::function<void(int)>*> part{nullptr};
   std::atomic<int> unfinished{0};
   std::atomic<std::uint32_t> calls{0};
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
 
-  void drain() {
+  void drain(Share& share) {
     for (;;) {
-      const std::uint64_t taken = ticket.fetch_add(1, std::memory_order_acq_rel);
-      const auto index = static_cast<std::uint32_t>(taken), parts = static_cast<std::uint32_t>(taken >> 32);
-      if (index >= parts) return;
+      const std::uint64_t taken = share.next_and_end.fetch_add(1, std::memory_order_acq_rel);
+      const auto index = static_cast<std::uint32_t>(taken), end = static_cast<std::uint32_t>(taken >> 32);
+      if (index >= end) return;
       (*part.load(std::memory_order_relaxed))(static_cast<int>(index));
       if (unfinished.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished.notify_one();
     }
   }
-  void serve() {
+  void drain_from(std::size_t own) {
+    for (std::size_t i = 0; i < shares.size(); ++i) drain(shares[(own + i) % shares.size()]);
+  }
+  void serve(std::size_t own) {
     for (;;) {
       const std::uint32_t seen = calls.load(std::memory_order_acquire);
       if (stop.load(std::memory_order_acquire)) return;
-      drain();
+      drain_from(own);
       wait_while(calls, seen);
     }
   }
@@ -61,8 +71,9 @@ struct Workers::State {
   }
 };
 
-Workers::Workers(int threads) : state_(std::make_unique<State>()) {
-  for (int i = 1; i < threads; ++i) state_->threads.emplace_back([s = state_.get()] { s->serve(); });
+Workers::Workers(int threads) : state_(std::make_unique<State>(std::max(1, threads))) {
+  for (int i = 1; i < threads; ++i)
+    state_->threads.emplace_back([s = state_.get(), i] { s->serve(static_cast<std::size_t>(i)); });
 }
 
 Workers::~Workers() {
@@ -73,6 +84,10 @@ Workers::~Workers() {
 
 int Workers::threads() const { return static_cast<int>(state_->threads.size()) + 1; }
 
+int Workers::share_begin(int parts, int thread) const {
+  return static_cast<int>(std::int64_t{parts} * thread / threads());
+}
+
 void Workers::run(int parts, const std::function<void(int)>& part) {
   State& s = *state_;
   if (s.threads.empty() || parts <= 1) {
@@ -81,9 +96,12 @@ void Workers::run(int parts, const std::function<void(int)>& part) {
   }
   s.part.store(&part, std::memory_order_relaxed);
   s.unfinished.store(parts, std::memory_order_relaxed);
-  s.ticket.store(static_cast<std::uint64_t>(parts) << 32, std::memory_order_release);
+  for (int t = 0; t < threads(); ++t) {
+    const auto begin = static_cast<std::uint64_t>(share_begin(parts, t)), end = static_cast<std::uint64_t>(share_begin(parts, t + 1));
+    s.shares[static_cast<std::size_t>(t)].next_and_end.store(end << 32 | begin, std::memory_order_release);
+  }
   s.call();
-  s.drain();
+  s.drain_from(0);
   for (int left = s.unfinished.load(std::memory_order_acquire); left > 0;
        left = s.unfinished.load(std::memory_order_acquire))
     wait_while(s.unfinished, left);

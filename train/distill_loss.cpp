@@ -11,7 +11,7 @@ namespace dex {
 namespace {
 
 at::Tensor logits_of(const at::Tensor& normed_RD, const Head& head) {
-  return at::linear(normed_RD.to(head.weight().scalar_type()), head.weight());
+  return at::linear(normed_RD.to(head.matrix().plain().scalar_type()), head.matrix().plain());
 }
 
 // Per row: KL, whether the best tokens agree; and softmax(student) - softmax(teacher) in the student's place.
@@ -62,7 +62,7 @@ DistillResult DistillLoss::add_gradients(const std::vector<at::Tensor>& h_RD, co
       const RowLosses losses = distill(teacher_RV, student_RV, tau_, head_.dtype());
       for (float kl : losses.kl) result.kl[k] += tau_ * tau_ * static_cast<double>(kl);
       for (std::uint8_t agrees : losses.agrees) result.agreements[k] += agrees;
-      grads_RD[k].slice(0, begin, end).copy_(at::mm(student_RV, head_.weight()).to(at::kFloat).mul_(scale));
+      grads_RD[k].slice(0, begin, end).copy_(at::mm(student_RV, head_.matrix().plain()).to(at::kFloat).mul_(scale));
     }
   }
   for (std::size_t k = 0; k < depths; ++k)

@@ -16,11 +16,11 @@ constexpr std::int64_t kChunkRows = 256;
 // hundred, and a tie is no agreement.
 class Ranker {
  public:
-  explicit Ranker(const Head& head) : head_(head), weight_VD_(head.weight().to(at::kFloat)) {}
+  explicit Ranker(const Head& head) : head_(head), weight_VD_(head.matrix().plain().to(at::kFloat)) {}
 
   // (rows, width) ids, best first; the lowest id is the best among equals.
   at::Tensor rank(const at::Tensor& normed_RD, std::int64_t width) const {
-    const at::Tensor narrowed = normed_RD.to(head_.weight().scalar_type()).to(at::kFloat);
+    const at::Tensor narrowed = normed_RD.to(head_.matrix().plain().scalar_type()).to(at::kFloat);
     const at::Tensor logits_RV = at::linear(narrowed, weight_VD_);
     require(!logits_RV.isnan().any().item<bool>(), ExitCode::usage, "the logits of held-out text hold NaN");
     if (width == 1) return logits_RV.argmax(-1, /*keepdim=*/true);

@@ -150,7 +150,7 @@ TEST_CASE("tokens reach the caller in order as they are committed") {
 TEST_CASE("NaN weights end the job with the depth and the position") {
   const test::TempDir dir;
   Model model = Model::load(test::TinyModel{}.write(dir / "m"), DepthSet({2}, 4), Dtype::f32);
-  model.stages[0].layers()[1].down.fill_(std::numeric_limits<float>::quiet_NaN());
+  model.stages[0].layers()[1].post_norm.fill_(std::numeric_limits<float>::quiet_NaN());
   CHECK_THROWS_WITH(dex_decoder(model, {}, {}, 1, {})->generate(random_prompt(3, 97, 2), {}, {}), Catch::Contains("depth 2") && Catch::Contains("position"));
 }
 

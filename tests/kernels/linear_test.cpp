@@ -10,17 +10,20 @@ namespace {
 
 using test::bits_of;
 
-// Each instruction set, then the bf16 products of this CPU if it has them.
+constexpr Dtype kAllTypes[] = {Dtype::f32, Dtype::bf16, Dtype::i8};
+
+// Each instruction set, then the dot products of this CPU if it has them.
 bool use_dot = false;
 void with_all_tiles(const std::function<void()>& body) {
   test::on_every_target(body);
   use_dot = true;
-  if (bf16_dot_tiles()) body();
+  if (dot_tiles(Dtype::bf16) || dot_tiles(Dtype::i8)) body();
   use_dot = false;
 }
 
 void linear(const Linear& p, Workers& workers) {
-  cpu::linear(p, workers, use_dot && p.dtype == Dtype::bf16 ? *bf16_dot_tiles() : vector_tiles(p.dtype));
+  const LinearTiles* dot = use_dot ? dot_tiles(p.dtype) : nullptr;
+  cpu::linear(p, workers, dot ? *dot : vector_tiles(p.dtype));
 }
 
 struct Problem {
@@ -28,16 +31,41 @@ struct Problem {
   Dtype dtype;
   std::vector<float> x, bias;
   test::Stored weight;
+  std::vector<std::int8_t> integers;  // i8: the weight is these times scales
+  std::vector<float> scales;
+  std::vector<char> packed;
 
   Problem(int rows, int in, int out, Dtype dtype)
       : rows(rows), in(in), out(out), dtype(dtype), x(test::random_floats(std::size_t(rows) * in, 1)),
-        bias(test::random_floats(out, 2)), weight(test::stored(test::random_floats(std::size_t(out) * in, 3), dtype)) {}
+        bias(test::random_floats(out, 2)) {
+    if (dtype == Dtype::i8) {
+      std::minstd_rand generator(5);
+      for (std::size_t i = 0; i < std::size_t(out) * in; ++i)
+        integers.push_back(static_cast<std::int8_t>(int(generator() % 255) - 127));
+      for (int o = 0; o < out; ++o) scales.push_back(0.001f * static_cast<float>(1 + generator() % 100));
+    } else {
+      weight = test::stored(test::random_floats(std::size_t(out) * in, 3), dtype);
+    }
+    pack();
+  }
+
+  const void* plain() const { return dtype == Dtype::i8 ? integers.data() : weight.memory(); }
+  void pack() { packed = packed_rows(0, out); }
+  std::vector<char> packed_rows(int first, int count) const {
+    std::vector<char> panels(std::size_t(packed_elements(count, in, dtype) * size_of(dtype)));
+    pack_panels(static_cast<const char*>(plain()) + std::size_t(first) * in * size_of(dtype), panels.data(), count, in, dtype);
+    return panels;
+  }
+
+  Linear linear_of(const float* rows_of_x, float* y, int count, bool with_bias) const {
+    return {rows_of_x, packed.data(), with_bias ? bias.data() : nullptr, y, count, in, out,
+            dtype, dtype == Dtype::i8 ? scales.data() : nullptr};
+  }
 
   std::vector<float> run(int first, int count, int threads, bool with_bias = true) const {
     std::vector<float> y(std::size_t(count) * out, std::nanf(""));
     Workers workers(threads);
-    linear({x.data() + std::size_t(first) * in, weight.memory(), with_bias ? bias.data() : nullptr, y.data(), count,
-                 in, out, dtype}, workers);
+    linear(linear_of(x.data() + std::size_t(first) * in, y.data(), count, with_bias), workers);
     return y;
   }
 };
@@ -73,9 +101,58 @@ TEST_CASE("linear agrees with float64 for odd and even sizes") {
   });
 }
 
+// The arithmetic of i8 spelled out: integers of a chunk summed in 64 bits, chunks in float.
+float i8_product(const Problem& p, int row, int output) {
+  float y = 0;
+  for (int begin = 0; begin < p.in; begin += kChunk) {
+    const int end = std::min(p.in, begin + kChunk);
+    float largest = 0;
+    for (int k = begin; k < end; ++k) largest = std::max(largest, std::abs(p.x[std::size_t(row) * p.in + k]));
+    const float per_unit = largest < 1e-30f ? 0 : 32767 / largest;
+    std::int64_t sum = 0;
+    for (int k = begin; k < end; ++k)
+      sum += std::lrint(p.x[std::size_t(row) * p.in + k] * per_unit) * p.integers[std::size_t(output) * p.in + k];
+    y += static_cast<float>(sum) * (largest / 32767);
+  }
+  return y * p.scales[output] + p.bias[output];
+}
+
+TEST_CASE("linear on int8 weights has the bits of its integer arithmetic on every instruction set") {
+  with_all_tiles([] {
+    for (const int in : {1, 31, 64, 95, 511, 512, 513, 576, 4000})
+      for (const int out : {1, 9, 32, 33}) {
+        Problem p(4, in, out, Dtype::i8);
+        std::fill(p.x.begin() + in, p.x.begin() + 2 * in, 0.0f);                              // a row of zeros
+        for (int k = 0; k < in; ++k) p.x[2 * std::size_t(in) + k] = k % 3 ? -3e30f : 3e30f;  // the largest sums
+        for (int k = 0; k < in; ++k) p.integers[k] = k % 3 ? -127 : 127;
+        p.pack();
+        const auto y = p.run(0, 4, 1);
+        CAPTURE(in, out);
+        for (int r = 0; r < 4; ++r)
+          for (int o = 0; o < out; ++o) REQUIRE(bits_of(&y[r * out + o], 1)[0] == std::bit_cast<std::uint32_t>(i8_product(p, r, o)));
+      }
+  });
+}
+
+TEST_CASE("linear on int8 weights is near the float product of what the integers mean") {
+  Problem p(3, 3000, 20, Dtype::i8);
+  const auto y = p.run(0, 3, 2, /*with_bias=*/false);
+  for (int r = 0; r < 3; ++r)
+    for (int o = 0; o < 20; ++o) {
+      double sum = 0, squares = 0;
+      for (int k = 0; k < 3000; ++k) {
+        const double w = double(p.integers[o * 3000 + k]) * p.scales[o];
+        sum += p.x[r * 3000 + k] * w;
+        squares += w * w;
+      }
+      // Each x is off by at most half a step of 4.5 / 32767; the errors are independent.
+      CHECK(std::abs(y[r * 20 + o] - sum) < 5 * std::sqrt(squares / 12) * (4.5 / 32767) + 1e-6 * std::sqrt(squares * 3000));
+    }
+}
+
 TEST_CASE("linear gives a row the same bits for every number of rows, place and number of threads") {
   with_all_tiles([] {
-    for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
+    for (const Dtype dtype : kAllTypes)
       for (const auto& [in, out] : {std::pair{67, 21}, std::pair{576, 100}, std::pair{1300, 37}}) {
         const Problem p(128, in, out, dtype);
         const auto all = bits_of(p.run(0, 128, 1));
@@ -95,14 +172,19 @@ TEST_CASE("linear gives a row the same bits for every number of rows, place and 
 
 TEST_CASE("linear gives an output the same bits whatever the other outputs") {
   with_all_tiles([] {
-    for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+    for (const Dtype dtype : kAllTypes) {
       const Problem p(5, 576, 40, dtype);
       const auto all = p.run(0, 5, 1);
       for (int o = 0; o < 40; ++o) {
         std::vector<float> y(5);
         Workers workers(1);
-        const char* weight = static_cast<const char*>(p.weight.memory()) + std::size_t(o) * 576 * size_of(dtype);
-        linear({p.x.data(), weight, p.bias.data() + o, y.data(), 5, 576, 1, dtype}, workers);
+        Linear one = p.linear_of(p.x.data(), y.data(), 5, true);
+        const auto alone = p.packed_rows(o, 1);
+        one.weight = alone.data();
+        one.bias += o;
+        if (one.scales) one.scales += o;
+        one.out = 1;
+        linear(one, workers);
         for (int r = 0; r < 5; ++r) REQUIRE(bits_of(&y[r], 1) == bits_of(&all[r * 40 + o], 1));
       }
     }
@@ -119,7 +201,7 @@ TEST_CASE("linear of no rows writes nothing") {
 
 TEST_CASE("linear lets a NaN through to its own row alone") {
   with_all_tiles([] {
-    for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+    for (const Dtype dtype : kAllTypes) {
       Problem p(6, 70, 9, dtype);
       const auto before = bits_of(p.run(0, 6, 1));
       p.x[3 * 70 + 69] = std::nanf("");

@@ -47,7 +47,7 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
 // The formula of Appendix C.2 as it stands, in float64, differentiated by autograd.
 at::Tensor reference_loss(const Fixture& f, const std::vector<std::vector<at::Tensor>>& p, double tau, double global_rows) {
   const auto wide = [](const at::Tensor& x) { return x.to(at::kDouble); };
-  const at::Tensor gamma = wide(f.head.norm_weight()), head = wide(f.head.weight());
+  const at::Tensor gamma = wide(f.head.norm_weight()), head = wide(f.head.matrix().plain());
   const double eps = f.head.eps();
   const at::Tensor teacher = at::log_softmax(at::matmul(rms_norm(wide(f.final), gamma, eps), head.t()) / tau, -1);
   at::Tensor loss = at::zeros({}, at::kDouble);
@@ -113,7 +113,7 @@ TEST_CASE("agreements count the rows whose best token is the teacher's") {
   const Fixture f;
   auto gradients = f.zeros();
   const DistillResult result = DistillLoss(f.head, 1.0, 59 * 4 * 5).add_gradients(f.h, f.final, f.weights, 23, gradients);
-  const auto best = [&](const at::Tensor& h) { return at::matmul(f.head.norm(h), f.head.weight().t()).argmax(-1); };
+  const auto best = [&](const at::Tensor& h) { return at::matmul(f.head.norm(h), f.head.matrix().plain().t()).argmax(-1); };
   for (std::size_t k = 0; k < 2; ++k) {
     const AdapterWeights& w = f.weights[k];
     const at::Tensor inner = at::silu(at::linear(rms_norm(f.h[k], w.norm, f.head.eps()), w.up, w.up_bias));

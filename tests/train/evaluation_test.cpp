@@ -11,13 +11,13 @@ using namespace dex;
 
 TEST_CASE("scores are what the exits' best tokens give when counted by hand") {
   const test::TempDir dir;
-  const Model model = Model::load(test::TinyModel{.vocab = 11, .scale = 0.05f}.write(dir / "m"), DepthSet({1, 3}, 4), Dtype::f32);
+  const Model model = Model::load(test::TinyModel{.vocab = 11, .scale = 0.05f}.write(dir / "m"), DepthSet({1, 3}, 4), Dtype::f32, WeightLayout::rows);
   const auto samples = test::tiny_samples(9, 11, 4);
   const std::vector<ExitSet> sets{{"none", {}}};
   const ExitScores scores = evaluate(model, samples, sets, 2)[0];
 
   const HiddenRows hidden = HiddenSource(model).rows(samples);
-  const auto logits = [&](const at::Tensor& h) { return at::matmul(model.head->norm(h), model.head->weight().t()); };
+  const auto logits = [&](const at::Tensor& h) { return at::matmul(model.head->norm(h), model.head->matrix().plain().t()); };
   const at::Tensor reference = logits(hidden.final_RD).argmax(-1);
   const at::Tensor at1 = logits(hidden.h_RD[0]).argmax(-1).eq(reference), at3 = logits(hidden.h_RD[1]).argmax(-1).eq(reference);
   const auto share = [](const at::Tensor& yes) { return yes.to(at::kDouble).mean().item<double>(); };

@@ -32,7 +32,7 @@ TEST_CASE("hidden rows are the decoder's, supervised positions only, whatever sh
   const test::TempDir dir;
   const std::string family = GENERATE("llama", "qwen3");
   const auto path = test::TinyModel{.family = family}.write(dir / "m");
-  const Model model = Model::load(path, DepthSet({1, 3}, 4), Dtype::f32);
+  const Model model = Model::load(path, DepthSet({1, 3}, 4), Dtype::f32, WeightLayout::rows);
   auto samples = test::tiny_samples(5, 97, 11);
   samples.push_back({.tokens = {5, 6, 7}, .supervised = {1, 0, 0}});  // token 0 has no row before it
   const HiddenRows hidden = HiddenSource(model).rows(samples);
@@ -58,7 +58,7 @@ TEST_CASE("hidden rows are the decoder's, supervised positions only, whatever sh
 
 TEST_CASE("samples without a target give no rows and cost no tokens") {
   const test::TempDir dir;
-  const Model model = Model::load(test::TinyModel{}.write(dir / "m"), DepthSet({2}, 4), Dtype::f32);
+  const Model model = Model::load(test::TinyModel{}.write(dir / "m"), DepthSet({2}, 4), Dtype::f32, WeightLayout::rows);
   const std::vector<Sample> samples{{.tokens = {1, 2, 3}, .supervised = {0, 0, 0}}};
   const HiddenRows hidden = HiddenSource(model).rows(samples);
   CHECK(hidden.final_RD.size(0) == 0);

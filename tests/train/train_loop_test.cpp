@@ -25,7 +25,7 @@ struct Run {
   TrainOptions options{.depths = "1,3", .steps = 9, .batch_size = 4, .micro_batch = 2, .learning_rate = 1e-2, .dtype = "f32",
                        .save_every = 2};
 
-  explicit Run(Dtype dtype = Dtype::f32) : model(Model::load(path, DepthSet({1, 3}, 4), dtype)) {}
+  explicit Run(Dtype dtype = Dtype::f32) : model(Model::load(path, DepthSet({1, 3}, 4), dtype, WeightLayout::rows)) {}
 
   TrainingData data() const {
     return {.size = samples.size(), .sample = [this](std::uint64_t index) { return samples.at(index); },

@@ -1,5 +1,6 @@
 // CUDA kernels, on the emulator, against those of the CPU.
 #include "kernels/linear.h"
+#include "kernels/panels.h"
 #include "kernels/rank_tokens.h"
 #include "kernels/row_ops.h"
 #include "kernels/tree_attention.h"
@@ -7,6 +8,33 @@
 
 namespace dex {
 namespace {
+
+// A matrix as cpu::linear reads it.
+std::vector<unsigned char> panels_of_rows(const std::vector<float>& values, int out, int in, Dtype dtype) {
+  std::vector<unsigned char> panels(static_cast<std::size_t>(packed_elements(out, in, dtype) * size_of(dtype)));
+  pack_panels(test::Kept::bytes_of(values, dtype).data(), panels.data(), out, in, dtype);
+  return panels;
+}
+
+TEST_CASE("weights of bytes give the CPU's bits") {
+  for (const auto& [rows, in, out] : {std::tuple{1, 64, 3}, {7, 67, 13}, {3, 1700, 65}, {20, 1100, 5}}) {
+    const auto x = test::random_floats(std::size_t(rows) * in, 1, 3), scales = test::random_floats(out, 2), bias = test::random_floats(out, 3);
+    const test::Kept weight(test::random_integers(std::size_t(out) * in, 4, 127), Dtype::i8);
+    const auto panels = panels_of_rows(weight.values, out, in, Dtype::i8);
+    const test::DeviceArray<float> device_x(x), device_scales(scales), device_bias(bias), y(std::size_t(rows) * out);
+    std::vector<float> want(std::size_t(rows) * out);
+    Linear p;
+    p.rows = rows, p.in = in, p.out = out, p.dtype = Dtype::i8;
+    p.x = x.data(), p.weight = panels.data(), p.scales = scales.data(), p.bias = bias.data(), p.y = want.data();
+    Workers workers(1);
+    cpu::linear(p, workers);
+    p.x = device_x.get(), p.weight = weight.data(), p.scales = device_scales.get(), p.bias = device_bias.get(), p.y = y.get();
+    const test::Scratch scratch(cuda::linear_scratch(p));
+    REQUIRE(cuda::linear(p, scratch.get(), nullptr) == 0);
+    CAPTURE(rows, in, out);
+    CHECK(test::bits_of(y.read()) == test::bits_of(want));
+  }
+}
 
 // A layer by the operators of the CPU, all rows in one call.
 struct LayerOnCpu : test::LayerProblem {
@@ -21,10 +49,10 @@ struct LayerOnCpu : test::LayerProblem {
     std::vector<float> normed(h.size()), all(rows * kQkv), q(rows * kQ), own_k(rows * kC), own_v(rows * kC),
         attended(rows * kQ), g(rows * kInner), u(rows * kInner);
     const auto linear = [&](const std::vector<float>& from, const test::Kept& weight, std::vector<float>& to) {
-      const auto bytes = test::Kept::bytes_of(weight.values, dtype);
       Linear p;
-      p.x = from.data(), p.weight = bytes.data(), p.y = to.data(), p.dtype = dtype;
       p.rows = rows, p.in = static_cast<int>(from.size()) / rows, p.out = static_cast<int>(to.size()) / rows;
+      const auto panels = panels_of_rows(weight.values, p.out, p.in, dtype);
+      p.x = from.data(), p.weight = panels.data(), p.y = to.data(), p.dtype = dtype;
       cpu::linear(p, workers);
     };
     const auto norm = [](const std::vector<float>& from, const std::vector<float>& weight, std::vector<float>& to) {

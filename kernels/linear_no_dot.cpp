@@ -2,6 +2,6 @@
 
 namespace dex {
 
-const LinearTiles* bf16_dot_tiles() { return nullptr; }
+const LinearTiles* dot_tiles(Dtype) { return nullptr; }
 
 }  // namespace dex
