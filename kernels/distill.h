@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 
+#include "kernels/stream.h"
 #include "kernels/types.h"
 
 namespace dex {
@@ -21,5 +22,9 @@ namespace cpu {
 // On the caller's thread; NaN in a row's logits makes its kl NaN.
 void distill_rows(const DistillRows& p);
 }  // namespace cpu
+
+namespace cuda {
+int distill_rows(const DistillRows& p, Stream stream);
+}  // namespace cuda
 
 }  // namespace dex

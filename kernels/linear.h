@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 
+#include "kernels/stream.h"
 #include "kernels/types.h"
 #include "kernels/workers.h"
 
@@ -25,5 +26,13 @@ namespace cpu {
 // A row of y has the same bits whatever `rows`, its place among them and the number of threads.
 void linear(const Linear& p, Workers& workers);
 }  // namespace cpu
+
+namespace cuda {
+// A row of y has the same bits whatever `rows`, its place among them and the other outputs. i8 gives cpu::linear's bits.
+int linear(const Linear& p, Scratch scratch, Stream stream);
+// y += scale * (x W^T + bias): a residual without a pass of its own.
+int linear_add(const Linear& p, float scale, Scratch scratch, Stream stream);
+std::size_t linear_scratch(const Linear& p);  // bytes either of them needs; the pointers do not matter
+}  // namespace cuda
 
 }  // namespace dex

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 
+#include "kernels/stream.h"
 #include "kernels/types.h"
 #include "kernels/workers.h"
 
@@ -24,5 +25,11 @@ struct RankTokens {
 namespace cpu {
 void rank_tokens(const RankTokens& p, Workers& workers);
 }  // namespace cpu
+
+namespace cuda {
+// Hashes are cpu::rank_tokens' for equal logits; probabilities agree within a few ulp. Wide rankings are slow: a pass each rank.
+int rank_tokens(const RankTokens& p, Scratch scratch, Stream stream);
+std::size_t rank_tokens_scratch(const RankTokens& p);  // bytes; the pointers do not matter
+}  // namespace cuda
 
 }  // namespace dex

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 
+#include "kernels/stream.h"
 #include "kernels/types.h"
 #include "kernels/workers.h"
 
@@ -49,6 +50,32 @@ struct KvAppend {
   Dtype dtype = Dtype::f32;
 };
 
+// What stands between the qkv product and attention, in one pass: q and k per head normed if the family does so, rotated;
+// k and v into the cache, rounded to its type.
+struct SplitQkv {
+  const float* qkv = nullptr;                 // (rows, (heads + 2 kv_heads) head_dim): queries, keys, values
+  const float* q_norm = nullptr;              // (head_dim), or null with k_norm
+  const float* k_norm = nullptr;              // (head_dim)
+  const std::int32_t* positions = nullptr;    // (rows)
+  const std::int32_t* cache_rows = nullptr;   // (rows)
+  const float* inverse_frequencies = nullptr;  // (head_dim / 2)
+  float* q = nullptr;                         // (rows, heads, head_dim)
+  void* keys = nullptr;                       // (capacity, kv_heads, head_dim) of dtype
+  void* values = nullptr;
+  int rows = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  float eps = 0;
+  Dtype dtype = Dtype::f32;
+};
+
+// Rows of a table, widened to float.
+struct GatherRows {
+  const void* table = nullptr;        // (any, size) of dtype
+  const std::int32_t* ids = nullptr;  // (rows)
+  float* y = nullptr;                 // (rows, size)
+  int rows = 0, size = 0;
+  Dtype dtype = Dtype::f32;
+};
+
 // float -> dtype, round to nearest even.
 void convert(const float* from, void* to, std::int64_t count, Dtype dtype);
 
@@ -59,5 +86,16 @@ void silu_multiply(const SiluMultiply& p);
 void add_scaled(const AddScaled& p);
 void kv_append(const KvAppend& p);
 }  // namespace cpu
+
+namespace cuda {
+int rms_norm(const RmsNorm& p, Stream stream);
+int rope(const Rope& p, Stream stream);
+int silu_multiply(const SiluMultiply& p, Stream stream);
+int add_scaled(const AddScaled& p, Stream stream);
+int kv_append(const KvAppend& p, Stream stream);
+int convert(const float* from, void* to, std::int64_t count, Dtype dtype, Stream stream);
+int split_qkv(const SplitQkv& p, Stream stream);  // the bits of rms_norm, rope and kv_append one after the other
+int gather_rows(const GatherRows& p, Stream stream);
+}  // namespace cuda
 
 }  // namespace dex

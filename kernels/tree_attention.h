@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 
+#include "kernels/stream.h"
 #include "kernels/types.h"
 #include "kernels/workers.h"
 
@@ -19,11 +20,18 @@ struct TreeAttention {
   int rows = 0, heads = 0, kv_heads = 0, head_dim = 0;
   float scale = 1;
   Dtype dtype = Dtype::f32;
+  int most_keys = 0;  // no row sees more; for cuda, whose grid cannot depend on what only the device holds
 };
 
 namespace cpu {
 // The sums run over a row's keys by absolute position: a key counts the same from the context and from the branch.
 void tree_attention(const TreeAttention& p, Workers& workers);
 }  // namespace cpu
+
+namespace cuda {
+// A row of `out` has the same bits whatever the other rows, most_keys and the cache rows its keys are kept in.
+int tree_attention(const TreeAttention& p, Scratch scratch, Stream stream);
+std::size_t tree_attention_scratch(const TreeAttention& p);  // bytes; the pointers do not matter
+}  // namespace cuda
 
 }  // namespace dex

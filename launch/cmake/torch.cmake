@@ -59,6 +59,7 @@ if(DEX_WITH_CUDA)
   set(CMAKE_CUDA_COMPILER ${DEX_NVCC})
   set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
   find_package(Torch REQUIRED PATHS ${DEX_TORCH_DIR} NO_DEFAULT_PATH)
+  set(CMAKE_CUDA_FLAGS "")  # it added what its own kernels need
   foreach(library torch torch_library torch_cpu torch_cpu_library torch_cuda torch_cuda_library c10 c10_cuda)
     set_target_properties(${library} PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "")  # see -idirafter below
   endforeach()

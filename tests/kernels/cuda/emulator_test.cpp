@@ -1,0 +1,132 @@
+#include "kernels/emulator/emulator.h"
+
+#include <catch2/catch.hpp>
+#include <sys/wait.h>
+
+#include <cstdio>
+
+using namespace dex;
+
+namespace {
+
+struct Ended {
+  int code = -1;
+  std::string output;
+};
+
+// Faulty kernels run in a process of their own, which sanitizers end.
+Ended run_wrong(const std::string& arguments) {
+  const std::string command = std::string(DEX_WRONG_KERNELS) + " " + arguments + " 2>&1";
+  std::FILE* pipe = popen(command.c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  Ended ended;
+  char part[4096];
+  for (std::size_t count; (count = std::fread(part, 1, sizeof part, pipe)) > 0;) ended.output.append(part, count);
+  const int status = pclose(pipe);
+  ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+  return ended;
+}
+
+// What each kind of program says; "" where it cannot see the fault.
+struct Expected {
+  const char *kernel, *plain, *address, *thread;
+};
+const char* const kDiffer = "bits differ";
+
+const char* expected_here(const Expected& e) {
+  return emulator::thread_sanitizer() ? e.thread : emulator::address_sanitizer() ? e.address : e.plain;
+}
+
+void check(const Expected& e, const std::string& arguments) {
+  const Ended ended = run_wrong(arguments);
+  const std::string wanted = expected_here(e);
+  INFO(e.kernel << ", exit " << ended.code << ", output:\n" << ended.output);
+  if (wanted.empty()) {
+    CHECK(ended.code == 0);
+    CHECK(ended.output.empty());
+    return;
+  }
+  CHECK(ended.code != 0);
+  CHECK(ended.output.find(wanted) != std::string::npos);
+}
+
+Expected everywhere(const char* kernel, const char* text) { return {kernel, text, text, text}; }
+
+}  // namespace
+
+TEST_CASE("what the emulator itself sees it names with place and threads") {
+  const Expected all[] = {
+      everywhere("barrier_reached_by_half", "deadlock in block (0, 0, 0): threads 0-31: at __syncthreads, wrong_kernels.cu:"),
+      everywhere("barriers_in_two_branches", "threads of one block are at two __syncthreads; the other is in line"),
+      everywhere("divergent_warp_barrier", ": threads 0, 2, 4, 6, 8, 10, 12, 14 ...: at __syncthreads, wrong_kernels.cu:"),
+      everywhere("mask_names_waiting_lanes", ": threads 0-15, 32-47: at a shuffle, wrong_kernels.cu:"),
+      everywhere("mask_without_caller", "a warp operation whose mask leaves out the calling lane (thread"),
+      everywhere("source_outside_mask", "lane 0 takes the value of lane 20, which is not in the mask"),
+      everywhere("two_operations_one_mask", "lanes of one mask are at two operations; the other is in line"),
+      everywhere("mma_by_half_a_warp", "mma by a warp of 16 lanes"),
+      everywhere("named_barrier_of_part_warps", "a barrier of 48 threads: not whole warps"),
+      everywhere("named_barrier_counts_disagree", "a barrier of 32 threads, where others wait for 64"),
+      everywhere("misaligned_copy", "cp_async16: an end is not 16-byte aligned"),
+      everywhere("misaligned_ldmatrix", "ldmatrix: a row is not 16-byte aligned"),
+      everywhere("copy_never_awaited", "cp_async16: its thread exits without having waited for it"),
+  };
+  for (const Expected& e : all) check(e, e.kernel);
+}
+
+TEST_CASE("memory never written and copies not awaited show in the bits") {
+  for (const char* kernel : {"shared_never_written", "shared_of_the_last_block", "copy_awaited_too_late"})
+    check(everywhere(kernel, kDiffer), kernel);
+}
+
+TEST_CASE("AddressSanitizer and UndefinedBehaviorSanitizer see bounds and alignment") {
+  const Expected all[] = {
+      {"shared_out_of_bounds", "", "index 63 out of bounds for type 'float [63]'", ""},
+      {"dynamic_shared_out_of_bounds", "", "AddressSanitizer: use-after-poison", ""},
+      {"global_out_of_bounds", "", "AddressSanitizer: heap-buffer-overflow", ""},
+      {"misaligned_vector", "", "misaligned address", ""},
+  };
+  for (const Expected& e : all) check(e, e.kernel);
+}
+
+TEST_CASE("missing barriers show in the order of threads, and all of them to ThreadSanitizer") {
+  const char* race = "ThreadSanitizer: data race";
+  const Expected all[] = {
+      {"no_barrier_after_writing", kDiffer, kDiffer, race}, {"no_barrier_before_reuse", kDiffer, kDiffer, race},
+      {"no_syncwarp", kDiffer, kDiffer, race},              {"ring_refilled_too_early", kDiffer, kDiffer, race},
+      {"shuffle_as_fence", "", "", race},               {"plain_sum_in_block", "", "", race},
+      {"plain_sum_over_blocks", "", "", ""},            {"flag_without_fence", "", "", ""},
+  };
+  for (const Expected& e : all) check(e, e.kernel);
+}
+
+TEST_CASE("ThreadSanitizer sees what blocks do to each other where they are kept apart") {
+  const char* race = "ThreadSanitizer: data race";
+  for (const char* kernel : {"plain_sum_over_blocks", "flag_without_fence"})
+    check({kernel, "", "", race}, std::string(kernel) + " apart");
+  check(everywhere("flag_with_fence", ""), "flag_with_fence apart");
+}
+
+TEST_CASE("launches that no device takes are refused with CUDA's numbers") {
+  const auto nothing = [] {};
+  CHECK(emulator::run(1, 1025, 0, nothing) == 9);
+  CHECK(emulator::run(1, dim3(1, 1, 65), 0, nothing) == 9);
+  CHECK(emulator::run(0, 32, 0, nothing) == 9);
+  CHECK(emulator::run(dim3(1, 65536), 32, 0, nothing) == 9);
+  CHECK(emulator::run(1, 32, 228 * 1024, nothing) == 1);
+  CHECK(emulator::run(1, 1, 227 * 1024, nothing) == 0);
+}
+
+TEST_CASE("blocks kept apart must be few") {
+  emulator::use({.separate_blocks = true});
+  if (emulator::thread_sanitizer()) CHECK_THROWS_WITH(emulator::run(7, 1024, 0, [] {}), Catch::Matchers::Contains("6000"));
+  else CHECK(emulator::run(7, 1024, 0, [] {}) == 0);
+  emulator::use_schedule(0);
+}
+
+TEST_CASE("an exception in a kernel ends the launch, and the next one works") {
+  const auto throws = [] { throw 1; };
+  CHECK_THROWS_WITH(emulator::run(1, 64, 0, throws), Catch::Matchers::Contains("an exception left the kernel"));
+  int calls = 0;
+  CHECK(emulator::run(2, 64, 0, [&] { __atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED); }) == 0);
+  CHECK(calls == 128);
+}

@@ -1,0 +1,226 @@
+#include "kernels/tree_attention.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "tests/kernels/cuda/support.h"
+
+namespace dex {
+namespace {
+
+using test::bits_of;
+using test::part;
+
+// A cache of random rows; queries name the cache rows they see, by position.
+struct Cache {
+  int heads, kv_heads, head_dim;
+  Dtype dtype;
+  test::Kept keys, values;
+
+  Cache(int heads, int kv_heads, int head_dim, std::vector<float> keys, std::vector<float> values, Dtype dtype)
+      : heads(heads),
+        kv_heads(kv_heads),
+        head_dim(head_dim),
+        dtype(dtype),
+        keys(std::move(keys), dtype),
+        values(std::move(values), dtype) {}
+  Cache(int heads, int kv_heads, int head_dim, int capacity, Dtype dtype)
+      : Cache(heads, kv_heads, head_dim, test::random_floats(std::size_t(capacity) * kv_heads * head_dim, 1),
+              test::random_floats(std::size_t(capacity) * kv_heads * head_dim, 2), dtype) {}
+
+  std::size_t row_size() const { return std::size_t(heads) * head_dim; }
+  std::vector<float> queries(int rows) const { return test::random_floats(std::size_t(rows) * row_size(), 3, 2); }
+};
+
+struct Rows {
+  std::vector<std::int32_t> context, context_size, branch, branch_begin = {0};
+  void add(int seen, const std::vector<std::int32_t>& own) {
+    context_size.push_back(seen);
+    branch.insert(branch.end(), own.begin(), own.end());
+    branch_begin.push_back(static_cast<std::int32_t>(branch.size()));
+  }
+  int count() const { return static_cast<int>(context_size.size()); }
+  std::vector<int> seen_by(int row) const {
+    std::vector<int> seen(context.begin(), context.begin() + context_size[row]);
+    seen.insert(seen.end(), branch.begin() + branch_begin[row], branch.begin() + branch_begin[row + 1]);
+    return seen;
+  }
+  int most_keys() const {
+    int most = 0;
+    for (int r = 0; r < count(); ++r) most = std::max(most, static_cast<int>(seen_by(r).size()));
+    return most;
+  }
+};
+
+std::vector<float> attend(const Cache& c, const Rows& rows, const std::vector<float>& q, bool every_schedule = true,
+                          int more_keys = 0) {
+  auto whole = rows.context;
+  whole.push_back(0);  // never empty
+  const test::DeviceArray<std::int32_t> context(whole), context_size(rows.context_size), branch(rows.branch),
+      branch_begin(rows.branch_begin);
+  const test::DeviceArray<float> device_q(q);
+  return test::in_schedules(every_schedule, [&] {
+    const test::DeviceArray<float> out(std::vector<float>(q.size(), std::nanf("")));
+    const TreeAttention p{.q = device_q.get(),
+                          .keys = c.keys.data(),
+                          .values = c.values.data(),
+                          .context = context.get(),
+                          .context_size = context_size.get(),
+                          .branch = branch.get(),
+                          .branch_begin = branch_begin.get(),
+                          .out = out.get(),
+                          .rows = rows.count(),
+                          .heads = c.heads,
+                          .kv_heads = c.kv_heads,
+                          .head_dim = c.head_dim,
+                          .scale = 1 / std::sqrt(float(c.head_dim)),
+                          .dtype = c.dtype,
+                          .most_keys = rows.most_keys() + more_keys};
+    const test::Scratch scratch(cuda::tree_attention_scratch(p));
+    REQUIRE(cuda::tree_attention(p, scratch.get(), nullptr) == 0);
+    return out.read();
+  });
+}
+
+void check_row(const Cache& c, const Rows& rows, const std::vector<float>& q, const std::vector<float>& out, int row) {
+  const auto seen = rows.seen_by(row);
+  for (int h = 0; h < c.heads; ++h) {
+    const std::size_t at = row * c.row_size() + std::size_t(h) * c.head_dim;
+    const auto element = [&](const test::Kept& kept, int cache_row, int d) {
+      return double(kept.values[(std::size_t(cache_row) * c.kv_heads + h / (c.heads / c.kv_heads)) * c.head_dim + d]);
+    };
+    std::vector<double> score;
+    for (const int i : seen) {
+      double dot = 0;
+      for (int d = 0; d < c.head_dim; ++d) dot += q[at + d] * element(c.keys, i, d);
+      score.push_back(dot / std::sqrt(double(c.head_dim)));
+    }
+    const double max = *std::max_element(score.begin(), score.end());
+    double total = 0;
+    for (double& s : score) total += s = std::exp(s - max);
+    for (int d = 0; d < c.head_dim; ++d) {
+      double want = 0, size = 0;
+      for (std::size_t i = 0; i < seen.size(); ++i) {
+        want += score[i] / total * element(c.values, seen[i], d);
+        size += score[i] / total * std::abs(element(c.values, seen[i], d));
+      }
+      REQUIRE(std::abs(out[at + d] - want) <= 1e-5 * size);
+    }
+  }
+}
+
+Rows some_rows() {
+  Rows rows;
+  for (int i = 0; i < 90; ++i) rows.context.push_back((i * 17) % 97);
+  rows.add(90, {100});
+  rows.add(90, {100, 105, 101});
+  rows.add(0, {99});
+  rows.add(63, {102});
+  rows.add(62, {102, 103, 104});
+  rows.add(1, {110, 111});
+  return rows;
+}
+
+TEST_CASE("tree_attention agrees with float64 for every head size and sharing") {
+  for (const auto& [heads, kv_heads, head_dim, dtype] : {std::tuple{1, 1, 2, Dtype::bf16},
+                                                         {9, 3, 64, Dtype::bf16},
+                                                         {4, 2, 20, Dtype::f32},
+                                                         {7, 1, 20, Dtype::bf16},
+                                                         {2, 2, 80, Dtype::f32},
+                                                         {8, 1, 128, Dtype::bf16}}) {
+    const Cache c(heads, kv_heads, head_dim, 120, dtype);
+    const Rows rows = some_rows();
+    const auto q = c.queries(rows.count()), out = attend(c, rows, q);
+    CAPTURE(heads, kv_heads, head_dim, name_of(dtype));
+    for (int r = 0; r < rows.count(); ++r) check_row(c, rows, q, out, r);
+  }
+}
+
+TEST_CASE("a row attends with the same bits alone, among others and in a larger grid") {
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+    const Cache c(6, 2, 16, 120, dtype);
+    const Rows rows = some_rows();
+    const auto q = c.queries(rows.count()), all = attend(c, rows, q);
+    CHECK(bits_of(attend(c, rows, q, false, 200)) == bits_of(all));
+    for (int r = 0; r < rows.count(); ++r) {
+      Rows one;
+      one.context = rows.context;
+      one.add(rows.context_size[r],
+              {rows.branch.begin() + rows.branch_begin[r], rows.branch.begin() + rows.branch_begin[r + 1]});
+      CHECK(bits_of(attend(c, one, part(q, r * c.row_size(), c.row_size()), false)) ==
+            bits_of(part(all, r * c.row_size(), c.row_size())));
+    }
+  }
+}
+
+// With so many rows a block takes several, and keeps the keys they share.
+TEST_CASE("rows that share a block attend with the bits they have alone") {
+  const Cache c(4, 4, 8, 200, Dtype::bf16);
+  Rows rows;
+  for (int i = 0; i < 140; ++i) rows.context.push_back(i);
+  for (int i = 0; i < 210; ++i) rows.add(i % 5 == 0 ? 130 : 70 + (i * 7) % 64, {150 + i % 50, 149});
+  const auto q = c.queries(rows.count()), all = attend(c, rows, q, !gpu::kEmulated);
+  for (const int r : {0, 1, 2, 3, 4, 5, 6, 7, 100, 207, 208, 209}) {
+    Rows one;
+    one.context = rows.context;
+    one.add(rows.context_size[r], {rows.branch[2 * r], rows.branch[2 * r + 1]});
+    CHECK(bits_of(attend(c, one, part(q, r * c.row_size(), c.row_size()), false)) ==
+          bits_of(part(all, r * c.row_size(), c.row_size())));
+    check_row(c, rows, q, all, r);
+  }
+}
+
+TEST_CASE("a key counts the same from the context and from the branch, and in whatever cache row it lies") {
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+    const std::size_t half = std::size_t(100) * 2 * 24;
+    auto keys = test::random_floats(half, 5), values = test::random_floats(half, 6);
+    std::vector<std::int32_t> order;
+    for (int i = 0; i < 77; ++i) order.push_back((i * 31) % 100);
+    const auto doubled = [&](std::vector<float> v, bool moved) {  // the same rows 100 further on, noise where they were
+      v.resize(2 * half, std::nanf(""));
+      if (moved) std::rotate(v.begin(), v.begin() + std::ptrdiff_t(half), v.end());
+      return v;
+    };
+    std::vector<std::uint32_t> want;
+    for (const bool moved : {false, true}) {
+      const Cache c(6, 2, 24, doubled(keys, moved), doubled(values, moved), dtype);
+      const auto q = c.queries(1);
+      auto lie = order;
+      for (auto& row : lie) row += moved ? 100 : 0;
+      for (const int seen : {76, 64, 40, 0}) {
+        Rows rows;
+        rows.context.assign(lie.begin(), lie.begin() + seen);
+        rows.add(seen, {lie.begin() + seen, lie.end()});
+        const auto got = bits_of(attend(c, rows, q, false));
+        if (want.empty()) want = got;
+        CHECK(got == want);
+      }
+    }
+  }
+}
+
+TEST_CASE("NaN in a key, a value or a query shows in its own row") {
+  const int dim = 8;
+  for (const bool in_value : {false, true}) {
+    auto keys = test::random_floats(80 * dim, 1), values = test::random_floats(80 * dim, 2);
+    (in_value ? values : keys)[70 * dim + 3] = std::nanf("");
+    const Cache c(1, 1, dim, keys, values, Dtype::f32);
+    Rows rows;
+    for (int i = 0; i < 80; ++i) rows.context.push_back(i);
+    rows.add(75, {79});
+    rows.add(70, {79});
+    const auto out = attend(c, rows, c.queries(2));
+    CHECK(std::isnan(out[3]));
+    for (int i = 0; i < dim; ++i) CHECK_FALSE(std::isnan(out[std::size_t(dim + i)]));
+  }
+}
+
+TEST_CASE("tree_attention refuses a scratch that is too small and does nothing for no rows") {
+  TreeAttention p{.rows = 2, .heads = 2, .kv_heads = 1, .head_dim = 8, .most_keys = 65};
+  CHECK(cuda::tree_attention(p, {nullptr, cuda::tree_attention_scratch(p) - 1}, nullptr) == cuda::kTooSmall);
+  p.rows = 0;
+  CHECK(cuda::tree_attention(p, {}, nullptr) == 0);
+}
+
+}  // namespace
+}  // namespace dex
