@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "common/error.h"
+#include "common/matrix.h"
 #include "common/spread.h"
 #include "common/stopwatch.h"
 #include "common/tensors.h"
-#include "kernels/linear.h"
 #include "kernels/peaks.h"
 
 namespace dex {
@@ -25,22 +25,22 @@ struct Shape {
 };
 
 // Weights that take turns, so that none is still in a cache when it is used again.
-std::vector<at::Tensor> copies_of(Shape shape, Dtype dtype) {
+std::vector<Matrix> copies_of(Shape shape, Dtype dtype, WeightLayout layout) {
   const std::int64_t bytes = std::int64_t{shape.out} * shape.in * size_of(dtype);
-  std::vector<at::Tensor> copies;
+  std::vector<Matrix> copies;
   for (std::int64_t i = 0; i < std::max<std::int64_t>(2, (std::int64_t{ReadPeak::kMegabytes} << 20) / bytes); ++i)
-    copies.push_back(at::empty({shape.out, shape.in}, scalar_type(dtype)).uniform_(-0.1, 0.1));
+    copies.emplace_back(at::empty({shape.out, shape.in}, scalar_type(dtype)).uniform_(-0.1, 0.1), dtype, layout);
   return copies;
 }
 
-using Call = std::function<at::Tensor(const at::Tensor& weight)>;
+using Call = std::function<at::Tensor(const Matrix& weight)>;
 
 // Seconds per call over one turn of all copies, or several where a turn is short.
-double time_of(const Call& call, const std::vector<at::Tensor>& weights) {
+double time_of(const Call& call, const std::vector<Matrix>& weights) {
   const Stopwatch watch;
   int calls = 0;
   for (; calls == 0 || watch.seconds() < 0.05; calls += static_cast<int>(weights.size()))
-    for (const at::Tensor& weight : weights) call(weight);
+    for (const Matrix& weight : weights) call(weight);
   return watch.seconds() / calls;
 }
 
@@ -51,24 +51,24 @@ void check_equal(const at::Tensor& ours, const at::Tensor& theirs, Dtype dtype) 
 }
 
 void compare(Shape shape, int rows, Dtype dtype, Workers& workers, int pairs) {
-  const auto weights = copies_of(shape, dtype);
+  const auto panels = copies_of(shape, dtype, WeightLayout::panels), plain = copies_of(shape, dtype, WeightLayout::rows);
   const at::Tensor x = at::empty({rows, shape.in}).uniform_(-1, 1), narrow = x.to(scalar_type(dtype));
-  const Call ours = [&](const at::Tensor& weight) {
+  const Call ours = [&](const Matrix& weight) {
     at::Tensor y = at::empty({rows, shape.out});
-    cpu::linear({.x = x.data_ptr<float>(), .weight = weight.data_ptr(), .y = y.data_ptr<float>(), .rows = rows, .in = shape.in,
-                 .out = shape.out, .dtype = dtype}, workers);
+    weight.multiply(x, y, workers);
     return y;
   };
-  const Call theirs = [&](const at::Tensor& weight) { return at::linear(narrow, weight); };
-  check_equal(ours(weights[0]), theirs(weights[0]).to(at::kFloat), dtype);
+  const Call theirs = [&](const Matrix& weight) { return at::linear(narrow, weight.plain()); };
+  const at::Tensor sample = at::empty({shape.out, shape.in}, scalar_type(dtype)).uniform_(-0.1, 0.1);
+  check_equal(ours(Matrix(sample, dtype)), theirs(Matrix(sample, dtype, WeightLayout::rows)).to(at::kFloat), dtype);
 
   std::vector<double> our_times, their_times, ratios;
   for (int pair = 0; pair < pairs; ++pair) {
-    our_times.push_back(time_of(ours, weights));
-    their_times.push_back(time_of(theirs, weights));
+    our_times.push_back(time_of(ours, panels));
+    their_times.push_back(time_of(theirs, plain));
     ratios.push_back(our_times.back() / their_times.back());
   }
-  const double bytes = static_cast<double>(weights[0].nbytes());
+  const double bytes = static_cast<double>(std::int64_t{shape.out} * shape.in * size_of(dtype));
   const Spread us = spread_of(our_times), them = spread_of(their_times), ratio = spread_of(ratios);
   fmt::print("{:<14} {:<5} {:>4} {:>7} {:>11.1f} {:>11.1f} {:>7.1f} {:>7.1f} {:>7.2f} {:>15}\n", fmt::format("{}x{}", shape.out, shape.in),
              name_of(dtype), rows, workers.threads(), 1e6 * us.median, 1e6 * them.median, bytes / us.median * 1e-9,

@@ -17,6 +17,8 @@
 #include "kernels/peaks.h"
 #include "kernels/rank_tokens.h"
 #include "kernels/row_ops.h"
+#include "kernels/huge_memory.h"
+#include "kernels/panels.h"
 #include "kernels/tree_attention.h"
 
 namespace dex {
@@ -83,23 +85,26 @@ void report(const Machine& machine, Dtype dtype, const std::string& what, int ro
 
 // Several copies of a weight, so that none is still in the cache when its turn comes again.
 struct Copies {
-  std::vector<std::vector<char>> copies;
-  explicit Copies(std::size_t bytes) {
-    const std::size_t count = std::max<std::size_t>(1, (std::size_t{ReadPeak::kMegabytes} << 20) / bytes);
-    for (std::size_t i = 0; i < count; ++i) copies.emplace_back(bytes, static_cast<char>(i % 60 + 1));
+  std::size_t bytes, count;
+  HugeMemory memory;
+  explicit Copies(std::size_t size)
+      : bytes(size), count(std::max<std::size_t>(1, (std::size_t{ReadPeak::kMegabytes} << 20) / size)), memory(bytes * count) {
+    for (std::size_t i = 0; i < bytes * count; ++i) memory.data()[i] = static_cast<char>(i / bytes % 60 + 1);
   }
-  const char* turn(int i) const { return copies[static_cast<std::size_t>(i) % copies.size()].data(); }
+  const char* turn(int i) const { return memory.data() + bytes * (static_cast<std::size_t>(i) % count); }
 };
 
 void bench_linear(Machine& machine, int out, int in, Dtype dtype) {
-  const std::size_t elements = static_cast<std::size_t>(out) * static_cast<std::size_t>(in);
+  const auto elements = static_cast<std::size_t>(packed_elements(out, in, dtype));
   const Copies weights(elements * size_of(dtype));
+  const std::vector<float> scales(static_cast<std::size_t>(out), 0.01f);
   const std::string what = fmt::format("linear {} x {} {}", out, in, name_of(dtype));
   for (const int rows : kRows) {
     const auto x = random_floats(static_cast<std::size_t>(rows) * in);
     std::vector<float> y(static_cast<std::size_t>(rows) * out);
     const double seconds = fastest(machine.workers, [&](int i) {
-      cpu::linear({.x = x.data(), .weight = weights.turn(i), .y = y.data(), .rows = rows, .in = in, .out = out, .dtype = dtype}, machine.workers);
+      cpu::linear({.x = x.data(), .weight = weights.turn(i), .y = y.data(), .rows = rows, .in = in, .out = out, .dtype = dtype,
+                   .scales = dtype == Dtype::i8 ? scales.data() : nullptr}, machine.workers);
     });
     report(machine, dtype, what, rows, seconds, static_cast<double>(elements) * size_of(dtype), 2.0 * rows * static_cast<double>(elements));
   }
@@ -201,7 +206,7 @@ int main(int count, char** arguments) {
   for (const int threads : {1, 2}) {
     Machine machine(threads);
     heading("linear OUT x IN");
-    for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
+    for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::i8})
       for (const auto& [out, in] : linear_sizes(count, arguments)) bench_linear(machine, out, in, dtype);
     if (count == 3) continue;
     heading("attention");

@@ -70,8 +70,8 @@ double seconds_of(Call call) {
 
 }  // namespace
 
-ReadPeak::ReadPeak() : bytes_(new char[kMegabyte * kMegabytes]) {
-  std::memset(bytes_.get(), 1, kMegabyte * kMegabytes);  // or all pages would be the one page of zeros
+ReadPeak::ReadPeak() : bytes_(kMegabyte * kMegabytes) {
+  std::memset(bytes_.data(), 1, kMegabyte * kMegabytes);  // or all pages would be the one page of zeros
 }
 
 double ReadPeak::pass(Workers& workers) {
@@ -80,7 +80,7 @@ double ReadPeak::pass(Workers& workers) {
     std::atomic<std::uint64_t> sum{0};
     const double seconds = seconds_of([&] {
       workers.run(kSlice, [&](int part) {
-        sum += HWY_DYNAMIC_DISPATCH(sum_of_words)(bytes_.get() + kMegabyte * static_cast<std::size_t>(first + part), kMegabyte);
+        sum += HWY_DYNAMIC_DISPATCH(sum_of_words)(bytes_.data() + kMegabyte * static_cast<std::size_t>(first + part), kMegabyte);
       });
     });
     best = std::max(best, static_cast<double>(kMegabyte) * kSlice / seconds);

@@ -1,8 +1,8 @@
 // What the machine does at best: plain loops that measurements of kernels and decoders are held against.
 #pragma once
 #include <cstddef>
-#include <memory>
 
+#include "kernels/huge_memory.h"
 #include "kernels/workers.h"
 
 namespace dex {
@@ -18,7 +18,7 @@ class ReadPeak {
   double best() const { return best_; }  // of all passes so far
 
  private:
-  std::unique_ptr<char[]> bytes_;
+  HugeMemory bytes_;
   double best_ = 0;
 };
 
