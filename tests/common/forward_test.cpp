@@ -1,9 +1,11 @@
 // The forward pass against numbers that others computed: transformers (golden file), a float64 reference (shared), and
 // libtorch's own operators.
 #include <catch2/catch.hpp>
+#include <limits>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "common/error.h"
 #include "common/model.h"
 #include "tests/support/read_all.h"
 #include "tests/support/shared.h"
@@ -101,7 +103,7 @@ TEST_CASE("rows of the head past the tokenizer's ids are not there") {
 TEST_CASE("a row's bits do not change with chunking, threads or where the stages are cut") {
   const test::TempDir dir;
   for (const char* family : {"llama", "qwen3"})
-    for (Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+    for (Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::i8}) {
       const auto path = test::TinyModel{.family = family, .layers = 5, .hidden = 40, .head_dim = 10, .intermediate = 51}.write(dir / family);
       const auto ids = counting(67, 97);
       const at::Tensor want = all_logits(whole(path, dtype), ids, 67, 1);
@@ -111,6 +113,21 @@ TEST_CASE("a row's bits do not change with chunking, threads or where the stages
           CHECK(at::equal(all_logits(Model::load(path, DepthSet({1, 3, 4}, 5), dtype), ids, chunk, threads), want));
         }
     }
+}
+
+TEST_CASE("int8 weights of a model stay near its own, and a value that is not finite is refused") {
+  const test::TempDir dir;
+  const auto path = test::TinyModel{.tied = true}.write(dir / "m");
+  const auto ids = counting(20, 97);
+  const at::Tensor f32 = all_logits(whole(path), ids, 20, 1), i8 = all_logits(whole(path, Dtype::i8), ids, 20, 1);
+  CHECK((f32 - i8).norm().item<double>() < 0.05 * f32.norm().item<double>());
+  CHECK_FALSE(at::equal(f32, i8));
+
+  const at::Tensor values = at::tensor({1.0f, -254.0f, 0.0f, 0.0f, 3.0f, 127.0f}).reshape({3, 2});
+  const at::Tensor back = Matrix(values, Dtype::i8).rows(at::arange(3));
+  CHECK(at::equal(back, at::tensor({0.0f, -254.0f, 0.0f, 0.0f, 3.0f, 127.0f}).reshape({3, 2})));  // 1 of a step of 2: to even
+  for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()})
+    CHECK_THROWS_AS(Matrix(at::full({2, 2}, bad), Dtype::i8), Error);
 }
 
 TEST_CASE("the decoder's kernels and libtorch's operators compute one model") {

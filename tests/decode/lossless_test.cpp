@@ -47,7 +47,7 @@ TEST_CASE("exploration equals plain decoding for every K, policy, dtype, adapter
   std::int64_t compared = 0, near_ties = 0;
   for (const char* family : {"llama", "qwen3"}) {
     const auto path = test::TinyModel{.family = family, .layers = 8, .vocab = 61, .scale = 0.2f}.write(dir / family);
-    for (Dtype dtype : {Dtype::f32, Dtype::bf16})
+    for (Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::i8})
       for (int K : {1, 2, 3, 4, 8}) {
         const Model model = Model::load(path, DepthSet::uniform(K, 8), dtype);
         const auto plain = plain_decoder(model, 2);
@@ -74,7 +74,7 @@ TEST_CASE("exploration equals plain decoding for every K, policy, dtype, adapter
 TEST_CASE("exact ties go to the lowest id in plain and explored decoding") {
   const test::TempDir dir;
   const auto path = test::TinyModel{.layers = 4, .vocab = 40, .duplicate_rows = true}.write(dir / "ties");
-  for (Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+  for (Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::i8}) {
     const Model model = Model::load(path, DepthSet({1, 2, 3}, 4), dtype);
     const auto prompt = random_prompt(5, 40, 3);
     const Limits limits{.max_tokens = 64, .ignore_stop = true};
