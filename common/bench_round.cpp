@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <map>
 #include <numeric>
 
+#include "common/dtype.h"
 #include "common/error.h"
 #include "common/model.h"
 #include "common/spread.h"
@@ -74,11 +74,10 @@ void compare(const Model& model, int threads, int pairs) {
 int main(int count, char** arguments) {
   using namespace dex;
   if (count < 2) return static_cast<int>(ExitCode::usage);
-  const std::map<std::string, Dtype> dtypes{{"f32", Dtype::f32}, {"bf16", Dtype::bf16}, {"int8", Dtype::i8}};
   const std::string dtype = count > 2 ? arguments[2] : "bf16";
   const int pairs = count > 3 ? std::max(1, std::atoi(arguments[3])) : 15;
   const c10::InferenceMode inference;
-  const Model model = Model::load(arguments[1], DepthSet::uniform(3, read_model_config(arguments[1]).num_layers), dtypes.at(dtype));
+  const Model model = Model::load(arguments[1], DepthSet::uniform(3, read_model_config(arguments[1]).num_layers), parse_dtype(dtype));
   fmt::print("{} layers, {}, {} tokens of context, medians of {} pairs\n{:>7} {:>5} {:>11} {:>11} {:>7} {:>15}\n", model.stages[1].layers().size(),
              dtype, kContext, pairs, "threads", "rows", "1 row ms", "M rows ms", "ratio", "least .. most");
   for (const int threads : {1, 2}) compare(model, threads, pairs);

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "checkpoints/adapter_file.h"
+#include "common/dtype.h"
 #include "common/error.h"
 #include "common/log.h"
 
@@ -40,12 +41,6 @@ DepthSet chosen_depths(const SessionOptions& options, const ModelConfig& config,
 }
 
 }  // namespace
-
-Dtype parse_dtype(const std::string& name) {
-  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::i8})
-    if (name == name_of(dtype)) return dtype;
-  fail(ExitCode::usage, "--dtype is \"{}\", wanted f32, bf16 or int8", name);
-}
 
 void SessionOptions::add_model_options(CLI::App& command) {
   command.add_option("--model", model, "Model directory in HF layout")->required();

@@ -26,8 +26,6 @@ struct SessionOptions {
   LatticePolicy policy() const;                  // Error(usage) on a contradiction
 };
 
-Dtype parse_dtype(const std::string& name);
-
 class Session {
  public:
   explicit Session(const SessionOptions& options);

@@ -47,8 +47,8 @@ HWY_INLINE void store_some(D d, hn::Vec<D> v, float* to, std::size_t count) {
 }
 
 // Halves are added until four lanes are left.
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE hn::Vec<hn::Full128<T>> fold([[maybe_unused]] D d, hn::Vec<D> v) {
+template <class D>
+HWY_INLINE hn::Vec<Four> fold([[maybe_unused]] D d, hn::Vec<D> v) {
   if constexpr (hn::MaxLanes(D()) == 4) {
     return v;
   } else {
@@ -58,10 +58,10 @@ HWY_INLINE hn::Vec<hn::Full128<T>> fold([[maybe_unused]] D d, hn::Vec<D> v) {
 }
 
 // Lane i is the sum of the i-th vector, each by the same tree.
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE hn::Vec<hn::Full128<T>> sums_of_four(D d, hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D> c, hn::Vec<D> e) {
-  const hn::Full128<T> four;
-  const hn::Repartition<std::uint64_t, decltype(four)> pairs;
+template <class D>
+HWY_INLINE hn::Vec<Four> sums_of_four(D d, hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D> c, hn::Vec<D> e) {
+  const Four four;
+  const hn::Repartition<std::uint64_t, Four> pairs;
   const auto a4 = fold(d, a), b4 = fold(d, b), c4 = fold(d, c), e4 = fold(d, e);
   const auto ab = hn::BitCast(pairs, hn::Add(hn::InterleaveLower(four, a4, b4), hn::InterleaveUpper(four, a4, b4)));
   const auto ce = hn::BitCast(pairs, hn::Add(hn::InterleaveLower(four, c4, e4), hn::InterleaveUpper(four, c4, e4)));

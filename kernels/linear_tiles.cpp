@@ -115,7 +115,7 @@ HWY_INLINE void vectors(const LinearTile& t) {
       finish(t, t.y + r * t.y_stride, (kFirst + v) * kLanes, Kind::total(sum[r][v], t.x_scales[r]));
 }
 
-// All vectors at once where the registers hold them, else two after two.
+// All vectors at once where the registers hold them, else four after four.
 template <class Kind, int kRows, int kFirst = 0>
 void tile(const LinearTile& t) {
   constexpr int kCount = std::min(kVectors, 4);
@@ -140,9 +140,8 @@ float pack_bf16(const float* x, void* to, int count, int stride) {
   return 1;
 }
 
-// Ties of rounding go to even. Chunks smaller than any model's rows count as zero: their scale would not be a normal number.
+// Ties of rounding go to even.
 float quantize(const float* x, void* to, int count, int stride) {
-  constexpr float kSmallest = 1e-30f;
   const Floats d;
   Vec size = hn::Zero(d);
   Vec odd = hn::Zero(d);  // NaN once a value is NaN or infinite
@@ -153,7 +152,7 @@ float quantize(const float* x, void* to, int count, int stride) {
   }
   const bool finite = hn::AllTrue(d, hn::Eq(odd, hn::Zero(d)));
   const float largest = finite ? max_of(d, size) : 0;
-  const float per_unit = largest < kSmallest ? 0 : kMaxQuantum / largest;
+  const float per_unit = largest < kSmallestChunk ? 0 : kMaxQuantum / largest;
   const hn::Rebind<std::int16_t, Floats> narrow;
   for (int k = 0; k < count; k += kLanes) {
     alignas(64) std::int16_t quanta[kLanes];

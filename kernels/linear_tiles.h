@@ -4,15 +4,13 @@
 
 #include "kernels/linear.h"
 #include "kernels/panels.h"
+#include "kernels/quanta.h"
 
 namespace dex {
 
 // `in` is summed in chunks that end at multiples of this, one step after the other, each chunk added to y in turn: x and the
 // weights of a tile stay in the near caches, long sums keep their precision, and the order is the same in every tiling.
-constexpr int kChunk = 512;
-// Beside i8 weights a chunk of x becomes integers up to this size: no sum of a chunk's products passes 2^31.
-constexpr int kMaxQuantum = 32767;
-static_assert(std::int64_t{kChunk} * kMaxQuantum * 127 < std::int64_t{1} << 31);
+constexpr int kChunk = kQuantaChunk;
 constexpr int kMostRows = 12;
 
 // One chunk of a few rows times one panel.

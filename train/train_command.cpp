@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "common/command_line.h"
+#include "common/dtype.h"
 #include "common/error.h"
 #include "common/log.h"
 #include "data/token_shards.h"
@@ -48,7 +49,7 @@ int run(const TrainOptions& options) {
   const ModelConfig config = read_model_config(options.model);
   const StopSignal stop;
   const Model model = Model::load(options.model, DepthSet::parse(options.depths, config.num_layers),
-                                  options.dtype == "f32" ? Dtype::f32 : Dtype::bf16, WeightLayout::rows);
+                                  parse_dtype(options.dtype), WeightLayout::rows);
   const TrainOutcome outcome = TrainLoop(options, model, open_data(options, model), [&] { return stop.raised(); }).run();
   std::cout << outcome.summary.dump() << std::endl;
   return static_cast<int>(outcome.finished ? ExitCode::done : ExitCode::temporary);

@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/gpu.h"
 #include "kernels/linear.h"
+#include "kernels/quanta.h"
 
 namespace dex::cuda {
 
@@ -17,17 +18,12 @@ constexpr int kTileBytes = 128;    // of a weight row that a stage of the ring h
 constexpr int kInputAlign = 128;   // bytes a prepared row of x is padded to
 constexpr int kBlocksAtOnce = 528;  // 4 on each of 132 multiprocessors: what it takes to keep HBM busy
 
-// As cpu::linear has them for i8 weights: the same integers and so the same bits.
-constexpr int kQuantizedChunk = 512;
-constexpr int kMaxQuantum = 32767;
-constexpr float kSmallestChunk = 1e-30f;
-
 __host__ __device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 __host__ __device__ constexpr int round_up(int a, int b) { return ceil_div(a, b) * b; }
 
 // bf16: a quarter of `in`, so that partial sums are few, yet enough blocks share a narrow output. i8: as on the CPU.
 __host__ __device__ constexpr int chunk_of(int in, Dtype dtype) {
-  if (dtype == Dtype::i8) return kQuantizedChunk;
+  if (dtype == Dtype::i8) return kQuantaChunk;
   const int quarter = round_up(ceil_div(in, 4), 128);
   return quarter < 1024 ? 1024 : quarter > 4096 ? 4096 : quarter;
 }

@@ -7,6 +7,7 @@
 
 #include "checkpoints/adapter_file.h"
 #include "common/chat_template.h"
+#include "common/dtype.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "common/log.h"

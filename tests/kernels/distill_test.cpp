@@ -8,21 +8,14 @@
 #include <random>
 #include <vector>
 
+#include "tests/kernels/reference.h"
+
 using namespace dex;
 
 namespace {
 
 float widened(std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
 std::uint16_t narrowed(float value) { return static_cast<std::uint16_t>((std::bit_cast<std::uint32_t>(value) + 0x8000u) >> 16); }
-
-std::vector<double> softmax(const std::vector<float>& logits, double tau) {
-  const double top = *std::max_element(logits.begin(), logits.end());
-  std::vector<double> p;
-  double sum = 0;
-  for (float z : logits) p.push_back(std::exp((z - top) / tau)), sum += p.back();
-  for (double& value : p) value /= sum;
-  return p;
-}
 
 std::vector<float> random_logits(int count, std::mt19937& random, bool narrow) {
   std::normal_distribution<float> normal(3, 4);
@@ -53,7 +46,7 @@ TEST_CASE("a row's divergence and gradient are the softmax formulas in float64")
   for (int r = 0; r < kRows; ++r) {
     const auto row = [&](const std::vector<float>& all) { return std::vector<float>(all.begin() + r * vocab, all.begin() + (r + 1) * vocab); };
     const auto tr = row(t), sr = row(s);
-    const auto pt = softmax(tr, tau), ps = softmax(sr, tau);
+    const auto pt = test::softmax(tr, tau), ps = test::softmax(sr, tau);
     double wanted = 0;
     for (int i = 0; i < vocab; ++i) {
       wanted += pt[i] * (std::log(pt[i]) - std::log(ps[i]));

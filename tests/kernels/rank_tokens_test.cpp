@@ -43,14 +43,11 @@ Ranked rank(const std::vector<float>& logits, int vocab, int width, int threads 
 }
 
 void check_row(const float* logits, int vocab, int width, const Ranked& r, int row) {
-  std::vector<std::int32_t> order(vocab);
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return logits[a] > logits[b]; });
-  const double max = logits[order[0]];
-  double total = 0;
-  for (int t = 0; t < vocab; ++t) total += std::exp(logits[t] - max);
+  const std::vector<float> all(logits, logits + vocab);
+  const auto order = test::ranked(all);
+  const auto softmax = test::softmax(all);
   for (int t = 0; t < vocab; ++t) {
-    const double want = std::exp(logits[t] - max) / total;
+    const double want = softmax[t];
     REQUIRE(std::abs(r.asked[std::size_t(row) * vocab + t] - want) <= 3 * test::tolerance(Dtype::f32) * want);
   }
   for (int i = 0; i < width; ++i) {

@@ -6,23 +6,15 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
-#include <random>
 #include <vector>
 
 #include "kernels/row_ops.h"
+#include "tests/kernels/reference.h"
 
 namespace dex::test {
 
 // The one table of tolerances: |got - want| <= relative * scale, where scale is the size of what was summed.
 inline double tolerance(Dtype dtype) { return dtype == Dtype::f32 ? 2e-6 : 6e-3; }
-
-inline std::vector<float> random_floats(std::size_t count, unsigned seed, float scale = 1) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<float> normal(0, scale);
-  std::vector<float> values(count);
-  for (float& v : values) v = normal(generator);
-  return values;
-}
 
 // Round to nearest even, spelled out.
 inline std::uint16_t to_bf16(float value) {

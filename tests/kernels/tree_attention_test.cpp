@@ -10,7 +10,7 @@ namespace {
 
 using test::bits_of;
 
-// A cache of random rows; queries name the cache rows they see, by position.
+// A cache of random rows.
 struct Cache {
   int heads, kv_heads, head_dim;
   Dtype dtype;
@@ -24,15 +24,7 @@ struct Cache {
   std::vector<float> queries(int rows) const { return test::random_floats(std::size_t(rows) * heads * head_dim, 3, 2); }
 };
 
-struct Rows {
-  std::vector<std::int32_t> context, context_size, branch, branch_begin = {0};
-  void add(int seen, const std::vector<std::int32_t>& own) {
-    context_size.push_back(seen);
-    branch.insert(branch.end(), own.begin(), own.end());
-    branch_begin.push_back(static_cast<std::int32_t>(branch.size()));
-  }
-  int count() const { return static_cast<int>(context_size.size()); }
-};
+using Rows = test::SeenRows;
 
 std::vector<float> attend(const Cache& c, const Rows& rows, const std::vector<float>& q, int threads) {
   std::vector<float> out(std::size_t(rows.count()) * c.heads * c.head_dim, std::nanf(""));
@@ -44,31 +36,10 @@ std::vector<float> attend(const Cache& c, const Rows& rows, const std::vector<fl
 }
 
 void check_row(const Cache& c, const Rows& rows, const std::vector<float>& q, const std::vector<float>& out, int row) {
-  std::vector<int> seen(rows.context.begin(), rows.context.begin() + rows.context_size[row]);
-  seen.insert(seen.end(), rows.branch.begin() + rows.branch_begin[row], rows.branch.begin() + rows.branch_begin[row + 1]);
-  for (int h = 0; h < c.heads; ++h) {
-    const std::size_t at = (std::size_t(row) * c.heads + h) * c.head_dim;
-    const auto element = [&](const test::Stored& s, int cache_row, int d) {
-      return double(s.values[(std::size_t(cache_row) * c.kv_heads + h / (c.heads / c.kv_heads)) * c.head_dim + d]);
-    };
-    std::vector<double> score;
-    for (const int i : seen) {
-      double dot = 0;
-      for (int d = 0; d < c.head_dim; ++d) dot += q[at + d] * element(c.keys, i, d);
-      score.push_back(dot / std::sqrt(double(c.head_dim)));
-    }
-    const double max = *std::max_element(score.begin(), score.end());
-    double total = 0;
-    for (double& s : score) total += s = std::exp(s - max);
-    for (int d = 0; d < c.head_dim; ++d) {
-      double want = 0, size = 0;
-      for (std::size_t i = 0; i < seen.size(); ++i) {
-        want += score[i] / total * element(c.values, seen[i], d);
-        size += score[i] / total * std::abs(element(c.values, seen[i], d));
-      }
-      REQUIRE(std::abs(out[at + d] - want) <= 5 * test::tolerance(Dtype::f32) * size);
-    }
-  }
+  const std::size_t begin = std::size_t(row) * c.heads * c.head_dim;
+  const auto want = test::attention(c.keys.values, c.values.values, &q[begin], c.heads, c.kv_heads, c.head_dim, rows.seen_by(row));
+  for (std::size_t i = 0; i < want.size(); ++i)
+    REQUIRE(std::abs(out[begin + i] - want[i].value) <= 5 * test::tolerance(Dtype::f32) * want[i].size);
 }
 
 Rows some_rows() {

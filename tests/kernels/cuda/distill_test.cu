@@ -52,15 +52,6 @@ Loss distill(const std::vector<float>& teacher, const std::vector<float>& studen
   return loss;
 }
 
-std::vector<double> softmax(const std::vector<float>& logits, double tau) {
-  const double top = *std::max_element(logits.begin(), logits.end());
-  std::vector<double> p;
-  double sum = 0;
-  for (float z : logits) p.push_back(std::exp((z - top) / tau)), sum += p.back();
-  for (double& value : p) value /= sum;
-  return p;
-}
-
 TEST_CASE("a row's divergence and gradient are the softmax formulas in float64") {
   for (const int vocab : {1, 2, 33, 513, 1700})
     for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
@@ -71,7 +62,7 @@ TEST_CASE("a row's divergence and gradient are the softmax formulas in float64")
       CAPTURE(vocab, name_of(dtype));
       for (int r = 0; r < 2; ++r) {
         const auto tr = part(t.values, std::size_t(r) * vocab, vocab), sr = part(s.values, std::size_t(r) * vocab, vocab);
-        const auto pt = softmax(tr, tau), ps = softmax(sr, tau);
+        const auto pt = test::softmax(tr, tau), ps = test::softmax(sr, tau);
         double want = 0, worst = 0;
         for (int i = 0; i < vocab; ++i) {
           want += pt[i] * (std::log(pt[i]) - std::log(ps[i]));

@@ -68,15 +68,12 @@ Ranked rank(const std::vector<float>& logits, int vocab, int width, bool every_s
 }
 
 void check_row(const float* logits, int vocab, int width, const Ranked& r, int row) {
-  std::vector<std::int32_t> order(vocab);
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return logits[a] > logits[b]; });
-  const double max = logits[order[0]];
-  double total = 0;
-  for (int t = 0; t < vocab; ++t) total += std::exp(logits[t] - max);
+  const std::vector<float> all(logits, logits + vocab);
+  const auto order = test::ranked(all);
+  const auto softmax = test::softmax(all);
   double worst = 0;
   for (int t = 0; t < vocab; ++t) {
-    const double want = std::exp(logits[t] - max) / total;
+    const double want = softmax[t];
     worst = std::max(worst, std::abs(r.asked[std::size_t(row) * vocab + t] - want) / want);
   }
   CHECK(worst <= 3e-6);

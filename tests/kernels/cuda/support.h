@@ -12,6 +12,7 @@
 #include "kernels/stream.h"
 #include "kernels/types.h"
 #include "tests/kernels/cuda/schedules.h"
+#include "tests/kernels/reference.h"
 
 namespace dex::test {
 
@@ -44,13 +45,6 @@ auto in_schedules(bool all, const Body& body) {
   return body();
 }
 
-inline std::vector<float> random_floats(std::size_t count, unsigned seed, float scale = 1) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<float> normal(0, scale);
-  std::vector<float> values(count);
-  for (float& v : values) v = normal(generator);
-  return values;
-}
 inline std::vector<float> random_integers(std::size_t count, unsigned seed, int most) {
   std::mt19937 generator(seed);
   std::vector<float> values(count);

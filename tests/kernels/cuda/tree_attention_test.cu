@@ -11,7 +11,7 @@ namespace {
 using test::bits_of;
 using test::part;
 
-// A cache of random rows; queries name the cache rows they see, by position.
+// A cache of random rows.
 struct Cache {
   int heads, kv_heads, head_dim;
   Dtype dtype;
@@ -32,25 +32,13 @@ struct Cache {
   std::vector<float> queries(int rows) const { return test::random_floats(std::size_t(rows) * row_size(), 3, 2); }
 };
 
-struct Rows {
-  std::vector<std::int32_t> context, context_size, branch, branch_begin = {0};
-  void add(int seen, const std::vector<std::int32_t>& own) {
-    context_size.push_back(seen);
-    branch.insert(branch.end(), own.begin(), own.end());
-    branch_begin.push_back(static_cast<std::int32_t>(branch.size()));
-  }
-  int count() const { return static_cast<int>(context_size.size()); }
-  std::vector<int> seen_by(int row) const {
-    std::vector<int> seen(context.begin(), context.begin() + context_size[row]);
-    seen.insert(seen.end(), branch.begin() + branch_begin[row], branch.begin() + branch_begin[row + 1]);
-    return seen;
-  }
-  int most_keys() const {
-    int most = 0;
-    for (int r = 0; r < count(); ++r) most = std::max(most, static_cast<int>(seen_by(r).size()));
-    return most;
-  }
-};
+using Rows = test::SeenRows;
+
+int most_keys(const Rows& rows) {
+  int most = 0;
+  for (int r = 0; r < rows.count(); ++r) most = std::max(most, static_cast<int>(rows.seen_by(r).size()));
+  return most;
+}
 
 std::vector<float> attend(const Cache& c, const Rows& rows, const std::vector<float>& q, bool every_schedule = true,
                           int more_keys = 0) {
@@ -75,7 +63,7 @@ std::vector<float> attend(const Cache& c, const Rows& rows, const std::vector<fl
                           .head_dim = c.head_dim,
                           .scale = 1 / std::sqrt(float(c.head_dim)),
                           .dtype = c.dtype,
-                          .most_keys = rows.most_keys() + more_keys};
+                          .most_keys = most_keys(rows) + more_keys};
     const test::Scratch scratch(cuda::tree_attention_scratch(p));
     REQUIRE(cuda::tree_attention(p, scratch.get(), nullptr) == 0);
     return out.read();
@@ -83,30 +71,9 @@ std::vector<float> attend(const Cache& c, const Rows& rows, const std::vector<fl
 }
 
 void check_row(const Cache& c, const Rows& rows, const std::vector<float>& q, const std::vector<float>& out, int row) {
-  const auto seen = rows.seen_by(row);
-  for (int h = 0; h < c.heads; ++h) {
-    const std::size_t at = row * c.row_size() + std::size_t(h) * c.head_dim;
-    const auto element = [&](const test::Kept& kept, int cache_row, int d) {
-      return double(kept.values[(std::size_t(cache_row) * c.kv_heads + h / (c.heads / c.kv_heads)) * c.head_dim + d]);
-    };
-    std::vector<double> score;
-    for (const int i : seen) {
-      double dot = 0;
-      for (int d = 0; d < c.head_dim; ++d) dot += q[at + d] * element(c.keys, i, d);
-      score.push_back(dot / std::sqrt(double(c.head_dim)));
-    }
-    const double max = *std::max_element(score.begin(), score.end());
-    double total = 0;
-    for (double& s : score) total += s = std::exp(s - max);
-    for (int d = 0; d < c.head_dim; ++d) {
-      double want = 0, size = 0;
-      for (std::size_t i = 0; i < seen.size(); ++i) {
-        want += score[i] / total * element(c.values, seen[i], d);
-        size += score[i] / total * std::abs(element(c.values, seen[i], d));
-      }
-      REQUIRE(std::abs(out[at + d] - want) <= 1e-5 * size);
-    }
-  }
+  const std::size_t begin = row * c.row_size();
+  const auto want = test::attention(c.keys.values, c.values.values, &q[begin], c.heads, c.kv_heads, c.head_dim, rows.seen_by(row));
+  for (std::size_t i = 0; i < want.size(); ++i) REQUIRE(std::abs(out[begin + i] - want[i].value) <= 1e-5 * want[i].size);
 }
 
 Rows some_rows() {

@@ -1,0 +1,85 @@
+// What the tests of kernels share on every device: random rows, and slow answers in float64.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <random>
+#include <vector>
+
+namespace dex::test {
+
+inline std::vector<float> random_floats(std::size_t count, unsigned seed, float scale = 1) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal(0, scale);
+  std::vector<float> values(count);
+  for (float& v : values) v = normal(generator);
+  return values;
+}
+
+template <class T>
+std::vector<double> softmax(const std::vector<T>& logits, double tau = 1) {
+  const double top = *std::max_element(logits.begin(), logits.end());
+  std::vector<double> p;
+  double sum = 0;
+  for (const T z : logits) p.push_back(std::exp((z - top) / tau)), sum += p.back();
+  for (double& value : p) value /= sum;
+  return p;
+}
+
+// Ids by falling logit, the lower id first among equals.
+inline std::vector<std::int32_t> ranked(const std::vector<float>& logits) {
+  std::vector<std::int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return logits[a] > logits[b]; });
+  return order;
+}
+
+// Queries of tree attention, named by the cache rows they see, by position.
+struct SeenRows {
+  std::vector<std::int32_t> context, context_size, branch, branch_begin = {0};
+  void add(int seen, const std::vector<std::int32_t>& own) {
+    context_size.push_back(seen);
+    branch.insert(branch.end(), own.begin(), own.end());
+    branch_begin.push_back(static_cast<std::int32_t>(branch.size()));
+  }
+  int count() const { return static_cast<int>(context_size.size()); }
+  std::vector<int> seen_by(int row) const {
+    std::vector<int> seen(context.begin(), context.begin() + context_size[row]);
+    seen.insert(seen.end(), branch.begin() + branch_begin[row], branch.begin() + branch_begin[row + 1]);
+    return seen;
+  }
+};
+
+struct Sum {
+  double value = 0, size = 0;  // size: of what was summed, without signs
+};
+
+// One row's attention, (heads, head_dim): keys and values (capacity, kv_heads, head_dim) as they mean, q the row's queries.
+inline std::vector<Sum> attention(const std::vector<float>& keys, const std::vector<float>& values, const float* q, int heads, int kv_heads,
+                                  int head_dim, const std::vector<int>& seen) {
+  std::vector<Sum> out;
+  for (int h = 0; h < heads; ++h) {
+    const auto at = [&](int cache_row, int d) {
+      return (std::size_t(cache_row) * kv_heads + h / (heads / kv_heads)) * head_dim + d;
+    };
+    std::vector<double> scores;
+    for (const int i : seen) {
+      double dot = 0;
+      for (int d = 0; d < head_dim; ++d) dot += double(q[h * head_dim + d]) * keys[at(i, d)];
+      scores.push_back(dot / std::sqrt(double(head_dim)));
+    }
+    const auto weights = softmax(scores);
+    for (int d = 0; d < head_dim; ++d) {
+      Sum sum;
+      for (std::size_t i = 0; i < seen.size(); ++i) {
+        sum.value += weights[i] * values[at(seen[i], d)];
+        sum.size += weights[i] * std::abs(values[at(seen[i], d)]);
+      }
+      out.push_back(sum);
+    }
+  }
+  return out;
+}
+
+}  // namespace dex::test
