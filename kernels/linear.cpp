@@ -10,10 +10,6 @@ namespace dex::cpu {
 namespace {
 
 constexpr std::ptrdiff_t kNear = 512 << 10;  // packed x up to this size stays in the second cache as it is
-// How far before their use weights are fetched into the second cache. One or two rows are as fast as memory and the hardware
-// fetches well for them; more rows take longer over a line, and their loads come in bursts.
-constexpr std::ptrdiff_t ahead_of(int rows) { return rows <= 2 ? 2 << 10 : 16 << 10; }
-
 // One call. Packed x: chunk after chunk, in each the blocks of rows one after the other, in each step after step.
 struct Job {
   const Linear& p;

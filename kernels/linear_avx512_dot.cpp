@@ -55,7 +55,7 @@ void tile(const LinearTile& t) {
   const int steps = (t.count + 1) / 2;
   const char* ahead = t.ahead;
   for (int s = 0; s < steps; ++s, x += kRows, w += 2 * kPanel) {
-    ahead = fetch_ahead(ahead, t.ahead_lines);
+    ahead = fetch_ahead<kRows>(ahead, t.ahead_lines);
     const __m512i low = Kind::load(w), high = Kind::load(w + kPanel);
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) {

@@ -97,7 +97,7 @@ HWY_INLINE void vectors(const LinearTile& t) {
   const int steps = (t.count + Kind::kStep - 1) / Kind::kStep;
   const char* ahead = t.ahead;
   for (int s = 0; s < steps; ++s, x += kRows, w += kPanel * Kind::kStep) {
-    if constexpr (kFirst == 0) ahead = fetch_ahead(ahead, t.ahead_lines);
+    if constexpr (kFirst == 0) ahead = fetch_ahead<kRows>(ahead, t.ahead_lines);
     typename Kind::Loaded weight[kCount];
 #pragma GCC unroll 8
     for (int v = 0; v < kCount; ++v) weight[v] = Kind::load_weight(w + v * kLanes * Kind::kStep);

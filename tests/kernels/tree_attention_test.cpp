@@ -51,6 +51,10 @@ Rows some_rows() {
   rows.add(33, {71});
   rows.add(1, {80, 81});
   rows.add(15, {82});
+  std::vector<std::int32_t> deep;  // longer than a block of keys
+  for (int i = 0; i < 45; ++i) deep.push_back(99 - (i * 7) % 40);
+  rows.add(50, deep);
+  for (int i = 0; i < 20; ++i) rows.add(60 - i / 3, {70 + i, 75 + i});  // more rows than one task takes
   return rows;
 }
 
