@@ -21,13 +21,14 @@ struct Cache {
         keys(test::stored(test::random_floats(std::size_t(capacity) * kv_heads * head_dim, 1), dtype)),
         values(test::stored(test::random_floats(std::size_t(capacity) * kv_heads * head_dim, 2), dtype)) {}
 
-  std::vector<float> queries(int rows) const { return test::random_floats(std::size_t(rows) * heads * head_dim, 3, 2); }
+  std::size_t row_size() const { return std::size_t(heads) * head_dim; }
+  std::vector<float> queries(int rows) const { return test::random_floats(rows * row_size(), 3, 2); }
 };
 
 using Rows = test::SeenRows;
 
 std::vector<float> attend(const Cache& c, const Rows& rows, const std::vector<float>& q, int threads) {
-  std::vector<float> out(std::size_t(rows.count()) * c.heads * c.head_dim, std::nanf(""));
+  std::vector<float> out(rows.count() * c.row_size(), std::nanf(""));
   Workers workers(threads);
   cpu::tree_attention({q.data(), c.keys.memory(), c.values.memory(), rows.context.data(), rows.context_size.data(),
                        rows.branch.data(), rows.branch_begin.data(), out.data(), rows.count(), c.heads, c.kv_heads,
@@ -35,9 +36,20 @@ std::vector<float> attend(const Cache& c, const Rows& rows, const std::vector<fl
   return out;
 }
 
+// The bits of a row in a call of its own.
+std::vector<std::uint32_t> alone(const Cache& c, const Rows& rows, const std::vector<float>& q, int row) {
+  Rows one;
+  one.context.assign(rows.context.begin(), rows.context.begin() + rows.context_size[row]);
+  one.add(rows.context_size[row],
+          {rows.branch.begin() + rows.branch_begin[row], rows.branch.begin() + rows.branch_begin[row + 1]});
+  const auto begin = q.begin() + static_cast<std::ptrdiff_t>(row * c.row_size());
+  return bits_of(attend(c, one, {begin, begin + static_cast<std::ptrdiff_t>(c.row_size())}, 1));
+}
+
 void check_row(const Cache& c, const Rows& rows, const std::vector<float>& q, const std::vector<float>& out, int row) {
-  const std::size_t begin = std::size_t(row) * c.heads * c.head_dim;
-  const auto want = test::attention(c.keys.values, c.values.values, &q[begin], c.heads, c.kv_heads, c.head_dim, rows.seen_by(row));
+  const std::size_t begin = row * c.row_size();
+  const auto want = test::attention(c.keys.values, c.values.values, &q[begin], c.heads, c.kv_heads, c.head_dim,
+                                    rows.seen_by(row));
   for (std::size_t i = 0; i < want.size(); ++i)
     REQUIRE(std::abs(out[begin + i] - want[i].value) <= 5 * test::tolerance(Dtype::f32) * want[i].size);
 }
@@ -82,16 +94,41 @@ TEST_CASE("a row attends with the same bits alone, among others and on any numbe
       const auto all = attend(c, rows, q, 1);
       CHECK(bits_of(attend(c, rows, q, 2)) == bits_of(all));
       CHECK(bits_of(attend(c, rows, q, 3)) == bits_of(all));
-      const std::size_t size = 9 * 64;
-      for (int r = 0; r < rows.count(); ++r) {
-        Rows one;
-        one.context = rows.context;
-        one.add(rows.context_size[r], {rows.branch.begin() + rows.branch_begin[r],
-                                       rows.branch.begin() + rows.branch_begin[r + 1]});
-        const std::vector<float> own(q.begin() + r * size, q.begin() + (r + 1) * size);
-        CHECK(bits_of(attend(c, one, own, 1)) == bits_of(all.data() + r * size, size));
-      }
+      for (int r = 0; r < rows.count(); ++r)
+        CHECK(alone(c, rows, q, r) == bits_of(all.data() + r * c.row_size(), c.row_size()));
     }
+  });
+}
+
+// Rows of every shape a block of keys can cut: contexts that differ within a task and branches of any length.
+Rows random_rows(int most_context, int count, std::mt19937& random) {
+  const auto below = [&](int end) { return static_cast<int>(random() % static_cast<unsigned>(end)); };
+  Rows rows;
+  for (int i = 0; i < most_context; ++i) rows.context.push_back(below(120));
+  for (int i = 0; i < count; ++i) {
+    std::vector<std::int32_t> path(static_cast<std::size_t>(1 + (i % 3 == 0 ? below(40) : below(3))));
+    for (auto& key : path) key = below(120);
+    rows.add(i % 5 == 4 ? 0 : i % 2 ? most_context : below(most_context + 1), path);
+  }
+  return rows;
+}
+
+TEST_CASE("rows of any context, branch and number attend as float64 has it, with the bits they have alone") {
+  test::on_every_target([] {
+    std::mt19937 random(7);
+    for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
+      for (int context = 0; context <= 70; ++context) {
+        const int head_dim = 2 * (1 + context % 21), count = 1 + context * 17 % 40;
+        const Cache c(context % 2 ? 6 : 7, context % 2 ? 2 : 1, head_dim, 120, dtype);
+        const Rows rows = random_rows(context, count, random);
+        const auto q = c.queries(count);
+        const auto out = attend(c, rows, q, 1 + context % 3);
+        CAPTURE(context, count, head_dim, name_of(dtype));
+        for (int r = 0; r < count; ++r) {
+          check_row(c, rows, q, out, r);
+          REQUIRE(alone(c, rows, q, r) == bits_of(out.data() + r * c.row_size(), c.row_size()));
+        }
+      }
   });
 }
 
