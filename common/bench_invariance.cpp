@@ -47,7 +47,8 @@ double time_of(const Call& call, const std::vector<Matrix>& weights) {
 void check_equal(const at::Tensor& ours, const at::Tensor& theirs, Dtype dtype) {
   const double tolerance = dtype == Dtype::f32 ? 1e-4 : 2e-2;
   const double difference = (ours - theirs).abs().max().item<double>(), scale = ours.abs().max().item<double>();
-  require(difference <= tolerance * scale, ExitCode::bug, "the linears differ by {}, wanted at most {}", difference, tolerance * scale);
+  require(difference <= tolerance * scale, ExitCode::bug, "the linears differ by {}, wanted at most {}",
+          difference, tolerance * scale);
 }
 
 void compare(Shape shape, int rows, Dtype dtype, Workers& workers, int pairs) {
@@ -70,9 +71,10 @@ void compare(Shape shape, int rows, Dtype dtype, Workers& workers, int pairs) {
   }
   const double bytes = static_cast<double>(std::int64_t{shape.out} * shape.in * size_of(dtype));
   const Spread us = spread_of(our_times), them = spread_of(their_times), ratio = spread_of(ratios);
-  fmt::print("{:<14} {:<5} {:>4} {:>7} {:>11.1f} {:>11.1f} {:>7.1f} {:>7.1f} {:>7.2f} {:>15}\n", fmt::format("{}x{}", shape.out, shape.in),
-             name_of(dtype), rows, workers.threads(), 1e6 * us.median, 1e6 * them.median, bytes / us.median * 1e-9,
-             bytes / them.median * 1e-9, ratio.median, fmt::format("{:.2f} .. {:.2f}", ratio.least, ratio.most));
+  fmt::print("{:<14} {:<5} {:>4} {:>7} {:>11.1f} {:>11.1f} {:>7.1f} {:>7.1f} {:>7.2f} {:>15}\n",
+             fmt::format("{}x{}", shape.out, shape.in), name_of(dtype), rows, workers.threads(),
+             1e6 * us.median, 1e6 * them.median, bytes / us.median * 1e-9, bytes / them.median * 1e-9,
+             ratio.median, fmt::format("{:.2f} .. {:.2f}", ratio.least, ratio.most));
 }
 
 }  // namespace
@@ -82,8 +84,9 @@ int main(int count, char** arguments) {
   using namespace dex;
   const int pairs = count > 1 ? std::max(1, std::atoi(arguments[1])) : 7;
   const c10::InferenceMode inference;
-  fmt::print("{:<14} {:<5} {:>4} {:>7} {:>11} {:>11} {:>7} {:>7} {:>7} {:>15}   ({} pairs)\n", "OUT x IN", "type", "rows", "threads",
-             "ours us", "torch us", "GB/s", "GB/s", "ratio", "least .. most", pairs);
+  fmt::print("{:<14} {:<5} {:>4} {:>7} {:>11} {:>11} {:>7} {:>7} {:>7} {:>15}   ({} pairs)\n", "OUT x IN",
+             "type", "rows", "threads", "ours us", "torch us", "GB/s", "GB/s", "ratio", "least .. most",
+             pairs);
   for (const int threads : {1, 2}) {
     at::set_num_threads(threads);
     Workers workers(threads);

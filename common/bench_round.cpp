@@ -77,8 +77,11 @@ int main(int count, char** arguments) {
   const std::string dtype = count > 2 ? arguments[2] : "bf16";
   const int pairs = count > 3 ? std::max(1, std::atoi(arguments[3])) : 15;
   const c10::InferenceMode inference;
-  const Model model = Model::load(arguments[1], DepthSet::uniform(3, read_model_config(arguments[1]).num_layers), parse_dtype(dtype));
-  fmt::print("{} layers, {}, {} tokens of context, medians of {} pairs\n{:>7} {:>5} {:>11} {:>11} {:>7} {:>15}\n", model.stages[1].layers().size(),
-             dtype, kContext, pairs, "threads", "rows", "1 row ms", "M rows ms", "ratio", "least .. most");
+  const Model model = Model::load(
+      arguments[1], DepthSet::uniform(3, read_model_config(arguments[1]).num_layers), parse_dtype(dtype));
+  fmt::print(
+      "{} layers, {}, {} tokens of context, medians of {} pairs\n{:>7} {:>5} {:>11} {:>11} {:>7} {:>15}\n",
+      model.stages[1].layers().size(), dtype, kContext, pairs, "threads", "rows", "1 row ms", "M rows ms",
+      "ratio", "least .. most");
   for (const int threads : {1, 2}) compare(model, threads, pairs);
 }

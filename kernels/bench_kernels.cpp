@@ -7,18 +7,19 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <numeric>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "kernels/huge_memory.h"
 #include "kernels/linear.h"
+#include "kernels/panels.h"
 #include "kernels/peaks.h"
 #include "kernels/rank_tokens.h"
 #include "kernels/row_ops.h"
-#include "kernels/huge_memory.h"
-#include "kernels/panels.h"
 #include "kernels/tree_attention.h"
 
 namespace dex {
@@ -61,8 +62,8 @@ struct Machine {
     read = reader.best();
     f32 = cpu::multiply_add_rate(workers);
     bf16 = std::max(f32, cpu::bf16_dot_rate(workers));
-    fmt::print("\n== {} thread(s): reads {:.1f} GB/s; {:.1f} GFLOP/s f32, {:.1f} GFLOP/s bf16\n", threads, read * 1e-9, f32 * 1e-9,
-               bf16 * 1e-9);
+    fmt::print("\n== {} thread(s): reads {:.1f} GB/s; {:.1f} GFLOP/s f32, {:.1f} GFLOP/s bf16\n", threads,
+               read * 1e-9, f32 * 1e-9, bf16 * 1e-9);
   }
 
   double arithmetic(Dtype dtype) const { return dtype == Dtype::f32 ? f32 : bf16; }
@@ -76,7 +77,8 @@ void heading(const std::string& what) {
 }
 
 // `bytes` that come from memory; 0 where all stays in the caches. `operations`: 0 where they do not count.
-void report(const Machine& machine, Dtype dtype, const std::string& what, int rows, double seconds, double bytes, double operations) {
+void report(const Machine& machine, Dtype dtype, const std::string& what, int rows, double seconds,
+            double bytes, double operations) {
   const auto number = [](double value) { return value > 0 ? fmt::format("{:.1f}", value) : std::string("-"); };
   const double bound = std::max(bytes / machine.read, operations / machine.arithmetic(dtype));
   fmt::print("{:<46} {:>5} {:>11.2f} {:>8} {:>9} {:>9}\n", what, rows, 1e6 * seconds, number(bytes / seconds * 1e-9),
@@ -106,7 +108,8 @@ void bench_linear(Machine& machine, int out, int in, Dtype dtype) {
       cpu::linear({.x = x.data(), .weight = weights.turn(i), .y = y.data(), .rows = rows, .in = in, .out = out, .dtype = dtype,
                    .scales = dtype == Dtype::i8 ? scales.data() : nullptr}, machine.workers);
     });
-    report(machine, dtype, what, rows, seconds, static_cast<double>(elements) * size_of(dtype), 2.0 * rows * static_cast<double>(elements));
+    report(machine, dtype, what, rows, seconds, static_cast<double>(elements) * size_of(dtype),
+           2.0 * rows * static_cast<double>(elements));
   }
 }
 
@@ -115,7 +118,8 @@ struct Heads {
 };
 
 void bench_attention(Machine& machine, Heads h, int seen, Dtype dtype) {
-  const std::string what = fmt::format("tree_attention {} keys, {}/{} heads of {}, {}", seen, h.heads, h.kv_heads, h.head_dim, name_of(dtype));
+  const std::string what = fmt::format("tree_attention {} keys, {}/{} heads of {}, {}", seen, h.heads,
+                                       h.kv_heads, h.head_dim, name_of(dtype));
   for (const int rows : kRows) {
     const std::size_t size = static_cast<std::size_t>(seen + rows) * h.kv_heads * h.head_dim;
     const auto q = random_floats(static_cast<std::size_t>(rows) * h.heads * h.head_dim);
@@ -171,28 +175,37 @@ void bench_row_ops(Machine& machine) {
     const auto time = [&](const char* what, const std::function<void()>& call) {
       report(machine, Dtype::f32, what, rows, fastest_of_many(machine.workers, call), 0, 0);
     };
-    time("rms_norm 576", [&] { cpu::rms_norm({.x = x.data(), .weight = weight.data(), .y = x.data(), .rows = rows, .size = size, .eps = 1e-5f}); });
+    time("rms_norm 576", [&] {
+      cpu::rms_norm(
+          {.x = x.data(), .weight = weight.data(), .y = x.data(), .rows = rows, .size = size, .eps = 1e-5f});
+    });
     time("rope 9 x 64", [&] {
-      cpu::rope({.x = x.data(), .positions = positions.data(), .inverse_frequencies = weight.data(), .rows = rows, .heads = heads, .head_dim = 64});
+      cpu::rope({.x = x.data(), .positions = positions.data(), .inverse_frequencies = weight.data(), .rows = rows,
+                 .heads = heads, .head_dim = 64});
     });
     // Not in place: over and over it would end among denormals.
-    time("silu_multiply 1536", [&] { cpu::silu_multiply({.gate = x.data(), .up = x.data(), .y = y.data(), .count = rows * wide}); });
-    time("add_scaled 576", [&] { cpu::add_scaled({.x = x.data(), .y = y.data(), .count = std::int64_t{rows} * size, .scale = 1e-3f}); });
+    time("silu_multiply 1536", [&] {
+      cpu::silu_multiply({.gate = x.data(), .up = x.data(), .y = y.data(), .count = rows * wide});
+    });
+    time("add_scaled 576", [&] {
+      cpu::add_scaled({.x = x.data(), .y = y.data(), .count = std::int64_t{rows} * size, .scale = 1e-3f});
+    });
     time("kv_append 192 bf16", [&] {
-      cpu::kv_append({.k = x.data(), .v = x.data(), .cache_rows = at.data(), .keys = keys.data(), .values = values.data(), .rows = rows,
-                      .row_size = kv_size, .dtype = Dtype::bf16});
+      cpu::kv_append({.k = x.data(), .v = x.data(), .cache_rows = at.data(), .keys = keys.data(),
+                      .values = values.data(), .rows = rows, .row_size = kv_size, .dtype = Dtype::bf16});
     });
   }
 }
 
 void bench_call(Machine& machine) {
   const std::function<void(int)> nothing = [](int) {};
-  report(machine, Dtype::f32, "an empty call of 4 parts", 0, fastest_of_many(machine.workers, [&] { machine.workers.run(4, nothing); }), 0, 0);
+  report(machine, Dtype::f32, "an empty call of 4 parts", 0,
+         fastest_of_many(machine.workers, [&] { machine.workers.run(4, nothing); }), 0, 0);
 }
 
 // SmolLM2-135M's (qkv, out, gate and up, down, head), then a layer's largest of an 8B model.
 std::vector<std::pair<int, int>> linear_sizes(int count, char** arguments) {
-  if (count == 3) return {{std::stoi(arguments[1]), std::stoi(arguments[2])}};
+  if (count == 3) return {{std::atoi(arguments[1]), std::atoi(arguments[2])}};
   std::vector<std::pair<int, int>> sizes = {{960, 576}, {576, 576}, {3072, 576}, {576, 1536}, {49152, 576}};
   if (count < 2 || std::string(arguments[1]) != "small") sizes.insert(sizes.end(), {{14336, 4096}, {4096, 14336}});
   return sizes;
@@ -203,11 +216,16 @@ std::vector<std::pair<int, int>> linear_sizes(int count, char** arguments) {
 
 int main(int count, char** arguments) {
   using namespace dex;
+  const auto sizes = linear_sizes(count, arguments);
+  if (std::any_of(sizes.begin(), sizes.end(), [](auto size) { return size.first < 1 || size.second < 1; })) {
+    fmt::print(stderr, "usage: dex_kernel_bench [small | OUT IN]\n");
+    return 2;
+  }
   for (const int threads : {1, 2}) {
     Machine machine(threads);
     heading("linear OUT x IN");
     for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::i8})
-      for (const auto& [out, in] : linear_sizes(count, arguments)) bench_linear(machine, out, in, dtype);
+      for (const auto& [out, in] : sizes) bench_linear(machine, out, in, dtype);
     if (count == 3) continue;
     heading("attention");
     for (const Dtype dtype : {Dtype::f32, Dtype::bf16})

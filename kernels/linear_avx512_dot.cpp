@@ -32,7 +32,9 @@ struct I8 {
     return _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(w)));
   }
   static Sum multiply_add(__m512i x, __m512i w, Sum sum) { return _mm512_dpwssd_epi32(sum, x, w); }
-  static __m512 total(Sum sum, float scale) { return _mm512_mul_ps(_mm512_maskz_cvtepi32_ps(0xffff, sum), _mm512_set1_ps(scale)); }
+  static __m512 total(Sum sum, float scale) {
+    return _mm512_mul_ps(_mm512_maskz_cvtepi32_ps(0xffff, sum), _mm512_set1_ps(scale));
+  }
 };
 
 inline void finish(const LinearTile& t, float* y, int out, __m512 sum) {

@@ -69,18 +69,24 @@ struct Workers::State {
     calls.fetch_add(1, std::memory_order_release);
     calls.notify_all();
   }
+  void end() {
+    stop.store(true, std::memory_order_release);
+    call();
+    for (auto& thread : threads) thread.join();
+  }
 };
 
 Workers::Workers(int threads) : state_(std::make_unique<State>(std::max(1, threads))) {
-  for (int i = 1; i < threads; ++i)
-    state_->threads.emplace_back([s = state_.get(), i] { s->serve(static_cast<std::size_t>(i)); });
+  try {
+    for (int i = 1; i < threads; ++i)
+      state_->threads.emplace_back([s = state_.get(), i] { s->serve(static_cast<std::size_t>(i)); });
+  } catch (...) {
+    state_->end();
+    throw;
+  }
 }
 
-Workers::~Workers() {
-  state_->stop.store(true, std::memory_order_release);
-  state_->call();
-  for (auto& thread : state_->threads) thread.join();
-}
+Workers::~Workers() { state_->end(); }
 
 int Workers::threads() const { return static_cast<int>(state_->threads.size()) + 1; }
 
@@ -97,7 +103,8 @@ void Workers::run(int parts, const std::function<void(int)>& part) {
   s.part.store(&part, std::memory_order_relaxed);
   s.unfinished.store(parts, std::memory_order_relaxed);
   for (int t = 0; t < threads(); ++t) {
-    const auto begin = static_cast<std::uint64_t>(share_begin(parts, t)), end = static_cast<std::uint64_t>(share_begin(parts, t + 1));
+    const auto begin = static_cast<std::uint64_t>(share_begin(parts, t)),
+               end = static_cast<std::uint64_t>(share_begin(parts, t + 1));
     s.shares[static_cast<std::size_t>(t)].next_and_end.store(end << 32 | begin, std::memory_order_release);
   }
   s.call();

@@ -8,7 +8,7 @@ namespace dex {
 
 class Workers {
  public:
-  explicit Workers(int threads);  // 1 runs everything on the caller
+  explicit Workers(int threads);  // 1 runs everything on the caller; std::system_error where the system gives no more
   ~Workers();
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;

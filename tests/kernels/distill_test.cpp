@@ -24,6 +24,12 @@ std::vector<float> random_logits(int count, std::mt19937& random, bool narrow) {
   return logits;
 }
 
+void distill_one(const std::vector<float>& teacher, const std::vector<float>& student, std::vector<float>& difference,
+                 float& kl, std::uint8_t& agrees) {
+  cpu::distill_rows({.teacher = teacher.data(), .student = student.data(), .difference = difference.data(), .kl = &kl,
+                     .agrees = &agrees, .rows = 1, .vocab = static_cast<int>(teacher.size())});
+}
+
 }  // namespace
 
 TEST_CASE("a row's divergence and gradient are the softmax formulas in float64") {
@@ -44,7 +50,9 @@ TEST_CASE("a row's divergence and gradient are the softmax formulas in float64")
   cpu::distill_rows(p);
 
   for (int r = 0; r < kRows; ++r) {
-    const auto row = [&](const std::vector<float>& all) { return std::vector<float>(all.begin() + r * vocab, all.begin() + (r + 1) * vocab); };
+    const auto row = [&](const std::vector<float>& all) {
+      return std::vector<float>(all.begin() + r * vocab, all.begin() + (r + 1) * vocab);
+    };
     const auto tr = row(t), sr = row(s);
     const auto pt = test::softmax(tr, tau), ps = test::softmax(sr, tau);
     double wanted = 0;
@@ -54,7 +62,8 @@ TEST_CASE("a row's divergence and gradient are the softmax formulas in float64")
       CHECK(seen == Approx(ps[i] - pt[i]).margin(narrow ? 0.004 * std::abs(ps[i] - pt[i]) + 1e-7 : 1e-7).epsilon(1e-5));
     }
     CHECK(kl[r] == Approx(wanted).epsilon(2e-6).margin(1e-6));
-    CHECK(agrees[r] == (std::max_element(tr.begin(), tr.end()) - tr.begin() == std::max_element(sr.begin(), sr.end()) - sr.begin()));
+    CHECK(agrees[r] == (std::max_element(tr.begin(), tr.end()) - tr.begin() ==
+                        std::max_element(sr.begin(), sr.end()) - sr.begin()));
   }
 }
 
@@ -64,8 +73,8 @@ TEST_CASE("the difference may take the student's place") {
   auto s = random_logits(40, random, false), apart = s;
   float kl[2];
   std::uint8_t agrees;
-  cpu::distill_rows({.teacher = t.data(), .student = s.data(), .difference = apart.data(), .kl = kl, .agrees = &agrees, .rows = 1, .vocab = 40});
-  cpu::distill_rows({.teacher = t.data(), .student = s.data(), .difference = s.data(), .kl = kl + 1, .agrees = &agrees, .rows = 1, .vocab = 40});
+  distill_one(t, s, apart, kl[0], agrees);
+  distill_one(t, s, s, kl[1], agrees);
   CHECK(s == apart);
   CHECK(kl[0] == kl[1]);
 }
@@ -75,7 +84,7 @@ TEST_CASE("the best token is the lowest id among equals") {
   std::vector<float> difference(4);
   float kl;
   std::uint8_t agrees = 9;
-  cpu::distill_rows({.teacher = t.data(), .student = s.data(), .difference = difference.data(), .kl = &kl, .agrees = &agrees, .rows = 1, .vocab = 4});
+  distill_one(t, s, difference, kl, agrees);
   CHECK(agrees == 1);
 }
 
@@ -85,7 +94,7 @@ TEST_CASE("NaN among the logits shows in the loss") {
     (place < 50 ? t : s)[static_cast<std::size_t>(place % 50)] = std::numeric_limits<float>::quiet_NaN();
     float kl = 0;
     std::uint8_t agrees;
-    cpu::distill_rows({.teacher = t.data(), .student = s.data(), .difference = difference.data(), .kl = &kl, .agrees = &agrees, .rows = 1, .vocab = 50});
+    distill_one(t, s, difference, kl, agrees);
     CHECK(std::isnan(kl));
   }
 }

@@ -129,7 +129,8 @@ TEST_CASE("linear on int8 weights has the bits of its integer arithmetic on ever
         const auto y = p.run(0, 4, 1);
         CAPTURE(in, out);
         for (int r = 0; r < 4; ++r)
-          for (int o = 0; o < out; ++o) REQUIRE(bits_of(&y[r * out + o], 1)[0] == std::bit_cast<std::uint32_t>(i8_product(p, r, o)));
+          for (int o = 0; o < out; ++o)
+            REQUIRE(bits_of(&y[r * out + o], 1)[0] == std::bit_cast<std::uint32_t>(i8_product(p, r, o)));
       }
   });
 }

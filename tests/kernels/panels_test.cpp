@@ -25,7 +25,8 @@ void check_panels(Dtype dtype) {
       }
       // The rest are zeros: nothing was lost or written twice.
       const auto zeros = std::count(packed.begin(), packed.end(), T());
-      REQUIRE(zeros == static_cast<std::ptrdiff_t>(packed.size()) - std::count_if(rows.begin(), rows.end(), [](T v) { return v != T(); }));
+      REQUIRE(zeros == static_cast<std::ptrdiff_t>(packed.size()) -
+                           std::count_if(rows.begin(), rows.end(), [](T v) { return v != T(); }));
     }
 }
 

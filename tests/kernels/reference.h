@@ -56,8 +56,9 @@ struct Sum {
 };
 
 // One row's attention, (heads, head_dim): keys and values (capacity, kv_heads, head_dim) as they mean, q the row's queries.
-inline std::vector<Sum> attention(const std::vector<float>& keys, const std::vector<float>& values, const float* q, int heads, int kv_heads,
-                                  int head_dim, const std::vector<int>& seen) {
+inline std::vector<Sum> attention(const std::vector<float>& keys, const std::vector<float>& values,
+                                  const float* q, int heads, int kv_heads, int head_dim,
+                                  const std::vector<int>& seen) {
   std::vector<Sum> out;
   for (int h = 0; h < heads; ++h) {
     const auto at = [&](int cache_row, int d) {

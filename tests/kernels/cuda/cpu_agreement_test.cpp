@@ -18,7 +18,8 @@ std::vector<unsigned char> panels_of_rows(const std::vector<float>& values, int 
 
 TEST_CASE("weights of bytes give the CPU's bits") {
   for (const auto& [rows, in, out] : {std::tuple{1, 64, 3}, {7, 67, 13}, {3, 1700, 65}, {20, 1100, 5}}) {
-    const auto x = test::random_floats(std::size_t(rows) * in, 1, 3), scales = test::random_floats(out, 2), bias = test::random_floats(out, 3);
+    const auto x = test::random_floats(std::size_t(rows) * in, 1, 3), scales = test::random_floats(out, 2),
+               bias = test::random_floats(out, 3);
     const test::Kept weight(test::random_integers(std::size_t(out) * in, 4, 127), Dtype::i8);
     const auto panels = panels_of_rows(weight.values, out, in, Dtype::i8);
     const test::DeviceArray<float> device_x(x), device_scales(scales), device_bias(bias), y(std::size_t(rows) * out);

@@ -45,7 +45,8 @@ __global__ void multiply_bf16(const bf16* a, const bf16* b, float* out) {
 __global__ void transpose(std::uint16_t* out) {
   SHARED(std::uint16_t[4][8][8], matrices);
   const int lane = static_cast<int>(threadIdx.x);
-  for (int i = 0; i < 8; ++i) matrices[lane / 8][lane % 8][i] = static_cast<std::uint16_t>(100 * (lane / 8) + 10 * (lane % 8) + i);
+  for (int i = 0; i < 8; ++i)
+    matrices[lane / 8][lane % 8][i] = static_cast<std::uint16_t>(100 * (lane / 8) + 10 * (lane % 8) + i);
   __syncwarp();
   std::uint32_t r[4];
   gpu::ldmatrix_x4_transposed(r, matrices[lane / 8][lane % 8]);

@@ -10,11 +10,13 @@ is seen by none of them, unless UNSEEN below says why that must be so.
 import argparse, glob, json, os, re, shlex, subprocess, sys, tempfile
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))
-DELETED = re.compile(r"(gpu::)?(__syncthreads\(\)|__syncwarp\(\w*\)|__threadfence\(\)|cp_async_wait<[^;]*>\(\)|cp_async_commit\(\)|bar_(sync|arrive)\([^;]*\));")
+DELETED = re.compile(r"(gpu::)?(__syncthreads\(\)|__syncwarp\(\w*\)|__threadfence\(\)|cp_async_wait<[^;]*>\(\)|"
+                     r"cp_async_commit\(\)|bar_(sync|arrive)\([^;]*\));")
 VARIANTS = {"plain": "", "asan": "_asan", "tsan": "_tsan"}
 # What the emulator cannot show, by file and place among the file's deletions.
 UNSEEN = {
-    ("linear.cu", "__threadfence();", 2): "the emulator's fence before the count orders both ways; a GPU needs one on either side",
+    ("linear.cu", "__threadfence();", 2):
+        "the emulator's fence before the count orders both ways; a GPU needs one on either side",
 }
 
 
@@ -30,8 +32,10 @@ class Program:
         self.folder = os.path.join(build, f"tests/kernels/cuda/CMakeFiles/{self.name}.dir")
         self.compile = {}
         for entry in commands:
-            if f"/{self.name}.dir/" in entry["command"] and "/kernels/cuda/" in entry["file"] and entry["file"].endswith(".cu") and "/tests/" not in entry["file"]:
-                self.compile[os.path.basename(entry["file"])] = (entry["directory"], shlex.split(entry["command"]), entry["file"])
+            file = entry["file"]
+            if (f"/{self.name}.dir/" in entry["command"] and "/kernels/cuda/" in file and file.endswith(".cu")
+                    and "/tests/" not in file):
+                self.compile[os.path.basename(file)] = (entry["directory"], shlex.split(entry["command"]), file)
         link = run(["ninja", "-C", build, "-t", "commands", self.name]).stdout.strip().splitlines()[-1]
         link = next(part for part in re.split(r"&&|\n", link) if f"-o {self.name}" in part)
         self.link = [word for word in shlex.split(link)]

@@ -72,7 +72,8 @@ std::vector<float> attend(const Cache& c, const Rows& rows, const std::vector<fl
 
 void check_row(const Cache& c, const Rows& rows, const std::vector<float>& q, const std::vector<float>& out, int row) {
   const std::size_t begin = row * c.row_size();
-  const auto want = test::attention(c.keys.values, c.values.values, &q[begin], c.heads, c.kv_heads, c.head_dim, rows.seen_by(row));
+  const auto want = test::attention(c.keys.values, c.values.values, &q[begin], c.heads, c.kv_heads,
+                                    c.head_dim, rows.seen_by(row));
   for (std::size_t i = 0; i < want.size(); ++i) REQUIRE(std::abs(out[begin + i] - want[i].value) <= 1e-5 * want[i].size);
 }
 
