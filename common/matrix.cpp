@@ -23,7 +23,8 @@ Matrix::Matrix(const at::Tensor& values, Dtype dtype, WeightLayout layout)
   at::Tensor plain = values;
   if (dtype == Dtype::i8) {
     const at::Tensor scales = scales_of(values);
-    plain = at::where(scales > 0, values.to(at::kFloat) / scales, 0).round();
+    // A scale below the normal numbers is coarse: without the clamp its values would pass 127.
+    plain = at::where(scales > 0, values.to(at::kFloat) / scales, 0).round_().clamp_(-127, 127);
     scales_ = scales.flatten().contiguous();
   }
   if (layout == WeightLayout::rows) {
@@ -35,7 +36,8 @@ Matrix::Matrix(const at::Tensor& values, Dtype dtype, WeightLayout layout)
   }
 }
 
-Matrix Matrix::load(const WeightFile& file, const std::vector<Part>& parts, std::int64_t in, Dtype dtype, WeightLayout layout) {
+Matrix Matrix::load(const WeightFile& file, const std::vector<Part>& parts, std::int64_t in, Dtype dtype,
+                    WeightLayout layout) {
   std::vector<at::Tensor> stored;
   for (const Part& part : parts) stored.push_back(stored_tensor(file, part.name, {part.out, in}));
   try {
@@ -43,6 +45,10 @@ Matrix Matrix::load(const WeightFile& file, const std::vector<Part>& parts, std:
   } catch (const Error& error) {
     fail(error.code(), "{}: tensor {}: {}", file.origin(), parts.front().name, error.what());
   }
+}
+
+std::int64_t Matrix::bytes() const {
+  return out_ * in_ * size_of(dtype_) + (scales_.defined() ? static_cast<std::int64_t>(scales_.nbytes()) : 0);
 }
 
 Matrix Matrix::first_rows(std::int64_t count) const {
@@ -68,15 +74,16 @@ at::Tensor Matrix::rows(const at::Tensor& index) const {
 }
 
 const at::Tensor& Matrix::plain() const {
-  require(layout_ == WeightLayout::rows && dtype_ != Dtype::i8, ExitCode::bug, "weights of {} in panels are for decoding only",
-          name_of(dtype_));
+  require(layout_ == WeightLayout::rows && dtype_ != Dtype::i8, ExitCode::bug,
+          "weights of {} in panels are for decoding only", name_of(dtype_));
   return weight_;
 }
 
 void Matrix::multiply(const at::Tensor& x, at::Tensor& y, Workers& workers, const at::Tensor& bias,
                       const Matrix* next) const {
   require(layout_ == WeightLayout::panels, ExitCode::bug, "weights in rows are for training only");
-  cpu::linear({.x = x.data_ptr<float>(), .weight = weight_.data_ptr(), .bias = bias.defined() ? bias.data_ptr<float>() : nullptr,
+  cpu::linear({.x = x.data_ptr<float>(), .weight = weight_.data_ptr(),
+               .bias = bias.defined() ? bias.data_ptr<float>() : nullptr,
                .y = y.data_ptr<float>(), .rows = static_cast<int>(x.size(0)), .in = static_cast<int>(in_),
                .out = static_cast<int>(out_), .dtype = dtype_,
                .scales = scales_.defined() ? scales_.data_ptr<float>() : nullptr,

@@ -25,12 +25,14 @@ class Matrix {
     std::string name;
     std::int64_t out;
   };
-  static Matrix load(const WeightFile& file, const std::vector<Part>& parts, std::int64_t in, Dtype dtype, WeightLayout layout);
+  static Matrix load(const WeightFile& file, const std::vector<Part>& parts, std::int64_t in, Dtype dtype,
+                     WeightLayout layout);
   Matrix first_rows(std::int64_t count) const;  // shares memory
 
   std::int64_t out() const { return out_; }
   std::int64_t in() const { return in_; }
   Dtype dtype() const { return dtype_; }
+  std::int64_t bytes() const;  // of weights and scales: what a product reads
   at::Tensor rows(const at::Tensor& index) const;  // those rows as f32
   const at::Tensor& plain() const;                 // (out, in) of dtype; only in the layout of rows
 

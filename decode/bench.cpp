@@ -20,7 +20,8 @@ std::vector<BenchTest> tests_of(const BenchPlan& plan, const Model& model) {
   std::vector<BenchTest> tests;
   const auto add = [&](const std::string& method, std::vector<std::vector<Token>> prompts, int n_prompt, int n_gen) {
     const DepthSet depths = method == "dex" ? model.depths : DepthSet({}, model.config.num_layers);
-    tests.push_back({.method = method, .prompts = std::move(prompts), .n_prompt = n_prompt, .n_gen = n_gen, .tally = DecodeTally(depths)});
+    tests.push_back({.method = method, .prompts = std::move(prompts), .n_prompt = n_prompt, .n_gen = n_gen,
+                     .tally = DecodeTally(depths)});
   };
   for (const std::string& method : plan.methods)
     if (plan.prompt_tokens > 0) add(method, {made_up_ids(plan.prompt_tokens, vocab)}, plan.prompt_tokens, 0);
@@ -60,7 +61,8 @@ void BenchPlan::check(const Model& model) const {
   at_least("--tokens", tokens, 0);
   at_least("--context", context, 0);
   at_least("--repeats", repeats, 1);
-  require(prompt_tokens > 0 || tokens > 0, ExitCode::usage, "--prompt-tokens and --tokens are both 0: there is nothing to measure");
+  require(prompt_tokens > 0 || tokens > 0, ExitCode::usage,
+          "--prompt-tokens and --tokens are both 0: there is nothing to measure");
   std::int64_t longest = prompts.empty() ? std::int64_t{context} + 1 : 0;
   for (const auto& prompt : prompts) longest = std::max(longest, static_cast<std::int64_t>(prompt.size()));
   const auto fits = [&](const char* what, std::int64_t wanted) {
@@ -71,9 +73,13 @@ void BenchPlan::check(const Model& model) const {
   fits("--context and --tokens", longest + tokens);
 }
 
-std::string BenchTest::name() const { return n_gen > 0 ? fmt::format("tg{}", n_gen) : fmt::format("pp{}", n_prompt); }
+std::string BenchTest::name() const {
+  return n_gen > 0 ? fmt::format("tg{}", n_gen) : fmt::format("pp{}", n_prompt);
+}
 
-double BenchTest::tokens_per_repeat() const { return n_gen > 0 ? static_cast<double>(prompts.size()) * n_gen : n_prompt; }
+double BenchTest::tokens_per_repeat() const {
+  return n_gen > 0 ? static_cast<double>(prompts.size()) * n_gen : n_prompt;
+}
 
 double BenchTest::context() const {
   if (n_gen == 0) return 0;
@@ -96,10 +102,11 @@ std::vector<Token> made_up_ids(int count, int vocab) {
 }
 
 std::int64_t weight_bytes_of_pass(const Model& model) {
-  const ModelConfig& c = model.config;
-  const std::int64_t q = std::int64_t{c.num_heads} * c.head_dim, kv = std::int64_t{c.num_kv_heads} * c.head_dim;
-  const std::int64_t layer = c.hidden_size * (2 * q + 2 * kv + 3 * c.intermediate_size);
-  return (c.num_layers * layer + c.hidden_size * model.head->vocab()) * size_of(model.dtype);
+  std::int64_t bytes = model.head->matrix().bytes();
+  for (const Stage& stage : model.stages)
+    for (const LayerWeights& w : stage.layers())
+      for (const Matrix* matrix : {&w.qkv, &w.out, &w.gate_up, &w.down}) bytes += matrix->bytes();
+  return bytes;
 }
 
 BenchResult run_bench(const Session& session, const BenchPlan& plan) {
@@ -114,7 +121,8 @@ BenchResult run_bench(const Session& session, const BenchPlan& plan) {
   for (BenchTest& test : result.tests) {
     const auto results = run_once(*decoders[test.method], test);
     const auto& wanted = first.try_emplace(test.name(), results).first->second;
-    for (std::size_t i = 0; i < results.size() && !result.difference; ++i) result.difference = first_difference(wanted[i], results[i]);
+    for (std::size_t i = 0; i < results.size() && !result.difference; ++i)
+      result.difference = first_difference(wanted[i], results[i]);
     progress.update(++done);
   }
   result.peak_memory = peak_memory_bytes();  // before the memory that is there to be read only

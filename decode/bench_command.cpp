@@ -24,11 +24,21 @@ struct BenchOptions {
 
 BenchSetting setting_of(const BenchOptions& o, const Session& session) {
   return {.model = o.session.model.string(), .dtype = o.session.dtype, .cpu = cpu_name(),
-          .threads = session.threads(), .weight_bytes = weight_bytes_of_pass(session.model()), .depths = session.model().depths};
+          .threads = session.threads(), .weight_bytes = weight_bytes_of_pass(session.model()),
+          .depths = session.model().depths};
+}
+
+// As far as can be told before the measurements, which are lost where it cannot.
+bool can_be_written(const std::filesystem::path& file) {
+  namespace fs = std::filesystem;
+  return !fs::is_directory(file) && fs::is_directory(file.has_parent_path() ? file.parent_path() : ".");
 }
 
 int run(BenchOptions o) {
-  require(o.prompts.empty() || o.plan.context == 0, ExitCode::usage, "--prompts and --context {} are given, wanted one of them", o.plan.context);
+  require(o.prompts.empty() || o.plan.context == 0, ExitCode::usage,
+          "--prompts and --context {} are given, wanted one of them", o.plan.context);
+  require(o.json.empty() || can_be_written(o.json), ExitCode::usage,
+          "--json is {}, wanted a file in a directory that exists", o.json.string());
   const auto jobs = o.prompts.empty() ? std::vector<JobLine>() : read_jobs(o.prompts, 0);
   const Session session(o.session);
   for (const JobLine& line : jobs) {
@@ -55,8 +65,12 @@ void add_bench_command(CLI::App& program, std::function<int()>& chosen) {
   auto o = std::make_shared<BenchOptions>();
   CLI::App& c = *program.add_subcommand("bench", "Measure the speeds of plain and explored decoding, loading not counted");
   o->session.add_model_options(c);
-  c.add_option("--methods", o->plan.methods, "ar (plain decoding), dex (depth exploration) (default: ar, and dex when depths are explored)")->delimiter(',');
-  c.add_option("--prompt-tokens", o->plan.prompt_tokens, "Made-up tokens read up to the first one generated (0: do not measure)")->capture_default_str();
+  c.add_option("--methods", o->plan.methods,
+               "ar (plain decoding), dex (depth exploration) (default: ar, and dex when depths are explored)")
+      ->delimiter(',');
+  c.add_option("--prompt-tokens", o->plan.prompt_tokens,
+               "Made-up tokens read up to the first one generated (0: do not measure)")
+      ->capture_default_str();
   c.add_option("--tokens", o->plan.tokens, "Tokens generated (0: do not measure)")->capture_default_str();
   c.add_option("--context", o->plan.context, "Made-up tokens already read when generating begins")->capture_default_str();
   c.add_option("--prompts", o->prompts, "Job lines (OpenAI batch form) to generate after, in place of made-up tokens");

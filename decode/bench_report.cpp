@@ -20,7 +20,8 @@ bool streams_once_a_token(const BenchTest& test) { return test.method == "ar" &&
 double peak_of(const BenchResult& result, const BenchSetting& setting) {
   double peak = result.read_peak;
   for (const BenchTest& test : result.tests)
-    if (streams_once_a_token(test)) peak = std::max(peak, spread_of(test.rates()).most * static_cast<double>(setting.weight_bytes));
+    if (streams_once_a_token(test))
+      peak = std::max(peak, spread_of(test.rates()).most * static_cast<double>(setting.weight_bytes));
   return peak;
 }
 
@@ -61,14 +62,30 @@ Json line_of(const BenchTest& test, const BenchResult& result, const BenchSettin
   const Spread rate = spread_of(test.rates()), seconds = spread_of(test.seconds);
   std::vector<std::int64_t> samples_ns;
   for (const double s : test.seconds) samples_ns.push_back(static_cast<std::int64_t>(s * 1e9));
-  Json line = {{"cpu_info", setting.cpu}, {"model_filename", setting.model}, {"n_threads", setting.threads}, {"n_prompt", test.n_prompt},
-               {"n_gen", test.n_gen}, {"n_depth", test.context()}, {"test_time", time}, {"avg_ns", static_cast<std::int64_t>(seconds.mean * 1e9)},
-               {"stddev_ns", static_cast<std::int64_t>(seconds.deviation * 1e9)}, {"avg_ts", rate.mean}, {"stddev_ts", rate.deviation},
-               {"samples_ns", samples_ns}, {"samples_ts", test.rates()},
+  Json line = {{"cpu_info", setting.cpu},
+               {"model_filename", setting.model},
+               {"n_threads", setting.threads},
+               {"n_prompt", test.n_prompt},
+               {"n_gen", test.n_gen},
+               {"n_depth", test.context()},
+               {"test_time", time},
+               {"avg_ns", static_cast<std::int64_t>(seconds.mean * 1e9)},
+               {"stddev_ns", static_cast<std::int64_t>(seconds.deviation * 1e9)},
+               {"avg_ts", rate.mean},
+               {"stddev_ts", rate.deviation},
+               {"samples_ns", samples_ns},
+               {"samples_ts", test.rates()},
                // llama-bench has none of the following.
-               {"test", test.name()}, {"method", test.method}, {"dtype", setting.dtype}, {"texts", test.prompts.size()},
-               {"median_ts", rate.median}, {"min_ts", rate.least}, {"max_ts", rate.most}, {"weight_bytes_per_token", setting.weight_bytes},
-               {"peak_bytes_per_second", peak_of(result, setting)}, {"peak_memory_bytes", result.peak_memory}};
+               {"test", test.name()},
+               {"method", test.method},
+               {"dtype", setting.dtype},
+               {"texts", test.prompts.size()},
+               {"median_ts", rate.median},
+               {"min_ts", rate.least},
+               {"max_ts", rate.most},
+               {"weight_bytes_per_token", setting.weight_bytes},
+               {"peak_bytes_per_second", peak_of(result, setting)},
+               {"peak_memory_bytes", result.peak_memory}};
   if (test.n_prompt > 0) line["first_token_seconds"] = seconds.median;
   if (const auto b = bandwidth_of(test, result, setting)) {
     line["bytes_per_second"] = b->bytes_per_second;
@@ -92,13 +109,14 @@ std::optional<Bandwidth> bandwidth_of(const BenchTest& test, const BenchResult& 
 }
 
 std::string bench_table(const BenchResult& result, const BenchSetting& setting) {
-  std::string text = fmt::format("model    {}, {}, explored depths {}; {:.1f} MB of weights per pass\n", setting.model, setting.dtype,
-                                 setting.depths.text(), static_cast<double>(setting.weight_bytes) * 1e-6);
-  text += fmt::format("machine  {}, {} thread(s); plain reading {:.1f} GB/s, peak of this run {:.1f} GB/s\n", setting.cpu, setting.threads,
-                      result.read_peak * 1e-9, peak_of(result, setting) * 1e-9);
+  std::string text =
+      fmt::format("model    {}, {}, explored depths {}; {:.1f} MB of weights per pass\n", setting.model,
+                  setting.dtype, setting.depths.text(), static_cast<double>(setting.weight_bytes) * 1e-6);
+  text += fmt::format("machine  {}, {} thread(s); plain reading {:.1f} GB/s, peak of this run {:.1f} GB/s\n",
+                      setting.cpu, setting.threads, result.read_peak * 1e-9, peak_of(result, setting) * 1e-9);
   text += fmt::format("memory   {:.0f} MB at most\n\n", static_cast<double>(result.peak_memory) * 1e-6);
-  text += fmt::format("{:<8} {:<8} {:>10} {:>20} {:>11} {:>8} {:>9} {:>9} {:>13}\n", "test", "method", "tokens/s", "least .. most", "ms", "GB/s",
-                      "of peak", "to ar", "rounds/token");
+  text += fmt::format("{:<8} {:<8} {:>10} {:>20} {:>11} {:>8} {:>9} {:>9} {:>13}\n", "test", "method",
+                      "tokens/s", "least .. most", "ms", "GB/s", "of peak", "to ar", "rounds/token");
   for (const BenchTest& test : result.tests) text += row(test, result, setting);
   for (const BenchTest& test : result.tests)
     if (test.method == "dex" && test.n_gen > 0) text += "\n" + test.name() + " by dex, all repeats: " + test.tally.table();
@@ -127,8 +145,14 @@ Json bench_summary(const BenchResult& result, const BenchSetting& setting) {
       method["first_token_seconds"] = spread_of(test.seconds).median;
     }
   }
-  return {{"command", "bench"}, {"model", setting.model}, {"dtype", setting.dtype}, {"threads", setting.threads}, {"cpu_info", setting.cpu},
-          {"peak_bytes_per_second", peak_of(result, setting)}, {"peak_memory_bytes", result.peak_memory}, {"methods", methods},
+  return {{"command", "bench"},
+          {"model", setting.model},
+          {"dtype", setting.dtype},
+          {"threads", setting.threads},
+          {"cpu_info", setting.cpu},
+          {"peak_bytes_per_second", peak_of(result, setting)},
+          {"peak_memory_bytes", result.peak_memory},
+          {"methods", methods},
           {"verified", !result.difference}};
 }
 

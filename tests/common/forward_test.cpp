@@ -126,6 +126,9 @@ TEST_CASE("int8 weights of a model stay near its own, and a value that is not fi
   const at::Tensor values = at::tensor({1.0f, -254.0f, 0.0f, 0.0f, 3.0f, 127.0f}).reshape({3, 2});
   const at::Tensor back = Matrix(values, Dtype::i8).rows(at::arange(3));
   CHECK(at::equal(back, at::tensor({0.0f, -254.0f, 0.0f, 0.0f, 3.0f, 127.0f}).reshape({3, 2})));  // 1 of a step of 2: to even
+  // The scale, 180/127 of the smallest float, is rounded to that float.
+  const float least = std::numeric_limits<float>::denorm_min();
+  CHECK(at::equal(Matrix(at::full({1, 2}, 180 * least), Dtype::i8).rows(at::arange(1)), at::full({1, 2}, 127 * least)));
   for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()})
     CHECK_THROWS_AS(Matrix(at::full({2, 2}, bad), Dtype::i8), Error);
 }

@@ -51,11 +51,14 @@ TEST_CASE("made-up ids are the same ones everywhere and inside the vocabulary") 
 TEST_CASE("a pass meets every matrix of the layers and the head once") {
   const test::TempDir dir;
   const test::TinyModel tiny;
-  const Session f32({.model = tiny.write(dir / "m")}), bf16({.model = dir / "m", .dtype = "bf16"});
+  const Session f32({.model = tiny.write(dir / "m")}), bf16({.model = dir / "m", .dtype = "bf16"}),
+      int8({.model = dir / "m", .dtype = "int8"});
   const int q = tiny.heads * tiny.head_dim, kv = tiny.kv_heads * tiny.head_dim;
   const int layer = tiny.hidden * (q + 2 * kv) + q * tiny.hidden + 3 * tiny.hidden * tiny.intermediate;
   CHECK(weight_bytes_of_pass(f32.model()) == 4 * (tiny.layers * layer + tiny.vocab * tiny.hidden));
   CHECK(weight_bytes_of_pass(bf16.model()) == 2 * (tiny.layers * layer + tiny.vocab * tiny.hidden));
+  const int scales = tiny.layers * (q + 2 * kv + tiny.hidden + 2 * tiny.intermediate + tiny.hidden) + tiny.vocab;
+  CHECK(weight_bytes_of_pass(int8.model()) == tiny.layers * layer + tiny.vocab * tiny.hidden + 4 * scales);
 }
 
 TEST_CASE("tokens per second times seconds are the tokens, for every method and measurement") {
