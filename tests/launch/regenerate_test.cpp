@@ -41,7 +41,12 @@ struct Regeneration {
   fs::path model = dex::test::TinyModel{.vocab = dex::test::kByteVocabulary, .scale = 1.0f, .seed = 7}.write(dir / "model");
   fs::path data = dir.write("conversations.json", conversations());
 
-  Regeneration() { dex::test::write_byte_tokenizer(model); }
+  Regeneration() {
+    dex::test::write_byte_tokenizer(model);
+    json ends = json::array();  // many, so that a random model ends some of its answers
+    for (int id = 0; id < dex::test::kByteVocabulary; id += 9) ends.push_back(id);
+    std::ofstream(model / "generation_config.json") << json{{"eos_token_id", ends}}.dump();
+  }
   std::string script() const { return std::string("DEX=") + DEX_BINARY_DIR + "/dex " + DEX_SOURCE_DIR + "/launch/regenerate"; }
   std::string arguments(const std::string& out, const std::string& more = "") const {
     return "--model " + model.string() + " --conversations " + data.string() + " --out " + (dir / out).string() +
