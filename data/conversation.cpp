@@ -19,8 +19,6 @@ bool is_share_notice(const Message& message) {
                      [&](auto notice) { return message.content.starts_with(notice); });
 }
 
-bool is_blank(const std::string& text) { return text.find_first_not_of(" \t\r\n") == std::string::npos; }
-
 // True when anything was erased.
 bool erase(std::vector<Message>& messages, std::size_t first, std::size_t last) {
   messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(first),
@@ -53,14 +51,17 @@ bool drop_blank_answers(std::vector<Message>& messages, std::size_t first) {
 
 }  // namespace
 
+bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n") == std::string_view::npos; }
+
 const char* name_of(Skip reason) {
-  constexpr const char* names[] = {"none",       "malformed", "no_turns",  "unknown_role",
-                                   "role_order", "no_answer", "no_target", "duplicate"};
+  constexpr const char* names[] = {"none",      "malformed", "no_turns",  "unknown_role", "role_order",
+                                   "no_answer", "no_target", "duplicate", "unanswered",   "nothing_to_ask"};
   return names[static_cast<std::size_t>(reason)];
 }
 
 const char* name_of(Repair repair) {
-  constexpr const char* names[] = {"share_notice", "leading_turns", "open_question", "blank_answer"};
+  constexpr const char* names[] = {"share_notice", "leading_turns", "open_question", "blank_answer",
+                                   "cut_answer"};
   return names[static_cast<std::size_t>(repair)];
 }
 

@@ -39,13 +39,18 @@ enum class Skip : std::uint8_t {
   role_order,
   no_answer,
   no_target,  // no answer token within the length limit
-  duplicate,  // the same tokens as an earlier sample
+  duplicate,  // the same tokens as an earlier sample, or the same question as an earlier record
+  // Where a model answers the questions anew:
+  unanswered,      // it has given no answer to the first one
+  nothing_to_ask,  // every question that may be asked has its answer
   count
 };
 const char* name_of(Skip reason);  // "no_turns"
 
-enum class Repair : std::uint8_t { share_notice, leading_turns, open_question, blank_answer, count };
+enum class Repair : std::uint8_t { share_notice, leading_turns, open_question, blank_answer, cut_answer, count };
 const char* name_of(Repair repair);
+
+bool is_blank(std::string_view text);
 
 struct Usable {
   Skip skip = Skip::none;

@@ -2,43 +2,61 @@
 
 #include <unistd.h>
 
-#include <cctype>
 #include <chrono>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
 #include "common/digest.h"
 #include "common/error.h"
 #include "common/file.h"
-#include "common/log.h"
-#include "common/progress.h"
+#include "data/answers.h"
 #include "data/conversation.h"
+#include "data/record_pipeline.h"
 #include "data/shard_writer.h"
-#include "data/sharegpt_reader.h"
-#include "data/worker_pool.h"
 
 namespace dex {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kRecordsInFlight = 16;  // per thread
-
 struct Outcome {  // of one record: a pure function of it
   std::uint64_t number = 0;
   std::string id;
   Usable usable;  // without its messages
   Sample sample;  // empty when skipped
+  std::vector<std::size_t> answer_rows;
 };
 
-Outcome sample_of(const RawRecord& record, const PrepareOptions& options, const Render& render) {
+// The conversation with its answers replaced, up to the last question that has one.
+void regenerate(Outcome& outcome, const Answers& answers, std::size_t max_len, const Render& render) {
+  Dialogue dialogue = replay(outcome.usable.messages, answers);
+  outcome.answer_rows = std::move(dialogue.rows);
+  if (dialogue.answered == 0) {
+    outcome.usable.skip = Skip::unanswered;
+    return;
+  }
+  const auto note = [&](Repair repair, bool done) {
+    bool& noted = outcome.usable.repaired[static_cast<std::size_t>(repair)];
+    noted = noted || done;
+  };
+  const bool open = dialogue.end == Dialogue::End::no_row;
+  if (open) dialogue.messages.pop_back();
+  note(Repair::open_question, open || dialogue.end == Dialogue::End::no_answer);
+  const bool cut = dialogue.end == Dialogue::End::cut;
+  note(Repair::cut_answer, cut);
+  outcome.sample = (cut ? render_unfinished_sample : render_sample)(dialogue.messages, max_len, render);
+}
+
+Outcome sample_of(const RawRecord& record, const PrepareOptions& options, const Answers& answers, const Render& render) {
   const Conversation conversation = parse_record(record, options.data);
-  Outcome outcome{record.number, conversation.id, usable_messages(conversation), {}};
+  Outcome outcome{record.number, conversation.id, usable_messages(conversation), {}, {}};
   if (outcome.usable.skip != Skip::none) return outcome;
-  outcome.sample = render_sample(outcome.usable.messages, options.max_len, render);
+  if (options.answers.empty())
+    outcome.sample = render_sample(outcome.usable.messages, options.max_len, render);
+  else
+    regenerate(outcome, answers, options.max_len, render);
   outcome.usable.messages.clear();
-  if (!has_target(outcome.sample)) outcome.usable.skip = Skip::no_target;
+  if (outcome.usable.skip == Skip::none && !has_target(outcome.sample)) outcome.usable.skip = Skip::no_target;
   return outcome;
 }
 
@@ -77,15 +95,15 @@ class Collector {
  public:
   Collector(const fs::path& dir, const PrepareOptions& options, std::int64_t vocabulary)
       : options_(options), writer_(dir, vocabulary), dir_(dir) {
-    for (int i = 1; i < static_cast<int>(Skip::count); ++i) count(Skip(i), 0);
-    for (int i = 0; i < static_cast<int>(Repair::count); ++i) count(Repair(i), 0);
+    const bool anew = !options.answers.empty();  // what only new answers can bring is counted only with them
+    for (int i = 1; i < static_cast<int>(anew ? Skip::nothing_to_ask : Skip::unanswered); ++i) count(Skip(i), 0);
+    for (int i = 0; i < static_cast<int>(anew ? Repair::count : Repair::cut_answer); ++i) count(Repair(i), 0);
   }
 
   void add(Outcome outcome) {
     counts_["read"] += 1;
     for (int i = 0; i < static_cast<int>(Repair::count); ++i)
-      count(Repair(i),
-            outcome.usable.skip == Skip::none && outcome.usable.repaired[static_cast<std::size_t>(i)]);
+      if (outcome.usable.skip == Skip::none && outcome.usable.repaired[static_cast<std::size_t>(i)]) count(Repair(i), 1);
     if (outcome.usable.skip == Skip::none && !seen_.insert(fingerprint(outcome.sample)).second)
       outcome.usable.skip = Skip::duplicate;
     if (outcome.usable.skip != Skip::none) return skip(outcome);
@@ -138,73 +156,34 @@ class Collector {
   std::string skipped_;
 };
 
-void read_all(SharegptReader& reader, const PrepareOptions& options, const Render& render,
-              Collector& collector) {
-  Progress progress("prepare", static_cast<std::int64_t>(reader.file_size()) / 1000, "kB");
-  std::deque<std::future<Outcome>> pending;  // in the order of the file
-  WorkerPool pool(options.threads);
-  const std::size_t most = kRecordsInFlight * static_cast<std::size_t>(options.threads);
-  std::uint64_t taken = 0;
-  const auto next = [&] { return options.limit && taken >= *options.limit ? std::nullopt : reader.next(); };
-  for (;;) {
-    while (pending.size() < most) {
-      auto record = next();
-      if (!record) break;
-      ++taken;
-      pending.push_back(pool.submit(
-          [record = std::move(*record), &options, &render] { return sample_of(record, options, render); }));
-    }
-    if (pending.empty()) break;
-    collector.add(pending.front().get());
-    pending.pop_front();
-    progress.update(static_cast<std::int64_t>(reader.offset()) / 1000,
-                    fmt::format("{} kept", collector.kept()));
-  }
-}
-
-void judge_cut(const SharegptReader& reader, const PrepareOptions& options) {
-  if (!reader.cut()) return;
-  const Cut& cut = *reader.cut();
-  const std::string what = fmt::format(
-      "{}: cut: the file ends at byte {} before its array does, inside or before record {} (counting from 0) "
-      "at byte {}",
-      options.data.string(), cut.end, cut.record, cut.record_offset);
-  require(options.allow_truncated, ExitCode::io, "{}; --allow-truncated takes the {} whole records", what,
-          cut.record);
-  require(cut.record > 0, ExitCode::io, "{}; no whole record", what);
-  spdlog::warn("{}; the {} whole records are taken", what, cut.record);
-}
-
-// A file that is going to be refused should be refused before its text is tokenised: its last byte tells.
-void refuse_cut_file(const PrepareOptions& options) {
-  if (options.allow_truncated || options.limit) return;
-  std::ifstream file(options.data, std::ios::binary | std::ios::ate);
-  char last = ' ';
-  for (auto at = static_cast<std::int64_t>(file.tellg()) - 1;
-       at >= 0 && std::isspace(static_cast<unsigned char>(last)); --at)
-    file.seekg(at).get(last);
-  if (last == ']') return;
-  SharegptReader reader(options.data);
-  while (reader.next()) continue;
-  judge_cut(reader, options);
-}
-
 }  // namespace
 
-PrepareReport prepare(const PrepareOptions& options, const Renderer& renderer) {
+void check(const PrepareOptions& options) {
   require(options.max_len >= 2, ExitCode::usage, "--max-len {}, wanted at least 2", options.max_len);
   require(options.threads >= 1 && options.threads <= 1024, ExitCode::usage, "--threads {}, wanted 1 .. 1024", options.threads);
   require(options.held_out >= 0 && options.held_out < 1, ExitCode::usage,
           "--held-out {}, wanted 0 <= share < 1", options.held_out);
   require(!options.limit || *options.limit > 0, ExitCode::usage, "--limit 0, wanted at least 1");
+}
+
+PrepareReport prepare(const PrepareOptions& options, const Renderer& renderer) {
+  check(options);
   const auto begin = std::chrono::steady_clock::now();
   SharegptReader reader(options.data);
   refuse_cut_file(options);
+  const Answers answers(options.answers);
+  UsedRows used(answers);
   const fs::path out = without_slash(options.out);
   Staging staging(out);
   Collector collector(staging.path(), options, renderer.vocabulary);
-  read_all(reader, options, renderer.render, collector);
-  judge_cut(reader, options);
+  each_record<Outcome>(
+      reader, options, [&](const RawRecord& record) { return sample_of(record, options, answers, renderer.render); },
+      [&](Outcome outcome) {
+        used.note(outcome.answer_rows);
+        collector.add(std::move(outcome));
+        return fmt::format("{} kept", collector.kept());
+      });
+  used.require_all(options.data);
 
   SourceNote source{options.data.filename().string(), reader.offset(), reader.cut().has_value(), 0, 0};
   if (reader.cut()) {

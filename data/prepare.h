@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "data/manifest.h"
 #include "data/sample.h"
@@ -18,7 +19,10 @@ struct PrepareOptions {
   std::optional<std::uint64_t> limit;  // look at no more records than this
   double held_out = 0.02;              // share of chats, chosen by a hash of the id without its part number
   int threads = 1;
+  std::vector<std::filesystem::path> answers;  // files of answers that take the place of the conversations' own
 };
+
+void check(const PrepareOptions& options);  // Error(usage) naming the option, the value and what is wanted
 
 struct Renderer {  // a chat template bound to a tokenizer, and what the shards say about the two
   Render render;
@@ -31,7 +35,7 @@ struct PrepareReport {
   double seconds = 0;
 };
 
-// Besides the shards writes skipped.jsonl: record number, id and reason of every record that gave no sample.
+// With answers a sample ends with the last question that has one. Besides the shards writes skipped.jsonl: record number, id and reason of every record that gave no sample.
 // Error(io) when the file is cut (unless allowed) or altered, Error(usage) when no sample is left.
 PrepareReport prepare(const PrepareOptions& options, const Renderer& renderer);
 

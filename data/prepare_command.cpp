@@ -13,12 +13,14 @@
 #include "common/peak_memory.h"
 #include "common/tokenizer.h"
 #include "data/prepare.h"
+#include "data/questions.h"
 
 namespace dex {
 namespace {
 
 struct Flags {
   PrepareOptions options;
+  QuestionOptions questions;
   std::string model, template_name;
   std::uint64_t limit = 0;
 };
@@ -59,8 +61,22 @@ std::string skipped_text(const std::map<std::string, std::int64_t>& counts) {
   return text.empty() ? ", none skipped" : text;
 }
 
+void log_counts(const std::map<std::string, std::int64_t>& counts, const char* kept) {
+  spdlog::info("{} records read = {} {}{}", counts.at("read"), counts.at("kept"), kept, skipped_text(counts));
+}
+
+int ask(const Flags& flags, const Renderer& renderer) {
+  const QuestionReport report = write_questions(flags.options, flags.questions, renderer);
+  log_counts(report.counts, "asked");
+  const nlohmann::json summary = {{"command", "prepare"}, {"questions", flags.questions.out.string()}, {"counts", report.counts}};
+  fmt::print("{}\n", summary.dump());
+  return 0;
+}
+
 int run(const Flags& flags) {
   const PrepareOptions& options = flags.options;
+  require(options.out.empty() != flags.questions.out.empty(), ExitCode::usage, "{} of --out and --write-prompts are given, wanted one",
+          options.out.empty() ? "none" : "both");
   const auto tokenizer = load_tokenizer(flags.model);
   const auto chat = flags.template_name.empty() ? ChatTemplate::of_model(flags.model)
                                                 : ChatTemplate::named(flags.template_name);
@@ -73,9 +89,9 @@ int run(const Flags& flags) {
       tokenizer->size()};
   spdlog::info("prepare: template {}, vocabulary {}, {} threads", chat.name(), renderer.vocabulary,
                options.threads);
+  if (!flags.questions.out.empty()) return ask(flags, renderer);
   const PrepareReport report = prepare(options, renderer);
-  const auto& counts = report.manifest.facts.counts;
-  spdlog::info("{} records read = {} kept{}", counts.at("read"), counts.at("kept"), skipped_text(counts));
+  log_counts(report.manifest.facts.counts, "kept");
   fmt::print("{}\n", summary_of(report, options).dump());
   return 0;
 }
@@ -90,13 +106,17 @@ void add_prepare_command(CLI::App& program, std::function<int()>& chosen) {
       program.add_subcommand("prepare", "Turn a ShareGPT file into token shards for training");
   command->add_option("--model", flags->model, "Model directory; its tokenizer is used")->required();
   command->add_option("--data", options.data, "ShareGPT file: a JSON array of conversations")->required();
-  command->add_option("--out", options.out, "Directory to make; absent or empty before")->required();
+  command->add_option("--out", options.out, "Directory to make; absent or empty before");
   command->add_option("--template", flags->template_name, "Chat template; default: the one of the model");
   command->add_option("--max-len", options.max_len, "Tokens a sample is cut to")->check(CLI::Range(2, 1 << 20))->capture_default_str();
   command->add_flag("--allow-truncated", options.allow_truncated, "Take the whole records of a cut file");
   CLI::Option* limit = command->add_option("--limit", flags->limit, "Look at the first N records only")->check(CLI::Range(1, 2147483647));
   command->add_option("--held-out", options.held_out, "Share of chats kept for evaluation")
       ->capture_default_str();
+  command->add_option("--answers", options.answers, "Answers of a model to take the place of the conversations' own: dex decode --output");
+  command->add_option("--write-prompts", flags->questions.out, "Instead of --out: write the next question of every conversation as a job line");
+  command->add_option("--turns", flags->questions.turns, "--write-prompts: questions of a conversation at most (0: all)")->capture_default_str();
+  command->add_option("--answer-tokens", flags->questions.answer_tokens, "--write-prompts: tokens of an answer at most")->capture_default_str();
   command->add_option("--threads", options.threads, "Tokenising threads; any number gives the same bytes")
       ->capture_default_str();
   command->callback([flags, limit, command, &chosen] {

@@ -58,6 +58,20 @@ Sample render_sample(std::span<const Message> messages, std::size_t max_len, con
   return {std::move(chat.tokens), std::move(chat.supervised)};
 }
 
+Sample render_unfinished_sample(std::span<const Message> messages, std::size_t max_len, const Render& render) {
+  // The end that stands after the last answer must be seen to be left out, so more is rendered than is kept.
+  Sample sample = render_sample(messages, max_len + kFrameTokens, render);
+  std::size_t length = sample.tokens.size();
+  if (length < max_len + kFrameTokens) {
+    while (length > 0 && !sample.supervised[length - 1]) --length;
+    length -= length > 0;
+  }
+  length = std::min(length, max_len);
+  sample.tokens.resize(length);
+  sample.supervised.resize(length);
+  return sample;
+}
+
 bool has_target(const Sample& sample) {
   const auto& marks = sample.supervised;
   return !marks.empty() && std::find(marks.begin() + 1, marks.end(), 1) != marks.end();

@@ -22,6 +22,9 @@ using Render = std::function<RenderedChat(std::span<const Message>)>;
 // text is cut only where no tokenizer joins what stands on both sides, well past what the limit needs.
 Sample render_sample(std::span<const Message> messages, std::size_t max_len, const Render& render);
 
+// The same for messages whose last answer is not at its end: that end is left out, so it is no target.
+Sample render_unfinished_sample(std::span<const Message> messages, std::size_t max_len, const Render& render);
+
 bool has_target(const Sample& sample);  // a supervised token with a row before it
 
 }  // namespace dex

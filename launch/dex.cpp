@@ -10,6 +10,7 @@
 #include <string>
 #include <system_error>
 
+#include "common/command_line.h"
 #include "common/error.h"
 #include "common/log.h"
 #include "data/prepare_command.h"
@@ -35,7 +36,8 @@ int run(int argc, char** argv) {
   program.set_version_flag("--version", "dex " DEX_VERSION);
   bool quiet = false;
   program.add_flag("--quiet", quiet, "Log warnings and errors only");
-  program.fallthrough();  // --quiet may stand behind the command, too
+  dex::add_config_option(program);
+  program.fallthrough();  // --quiet and --config may stand behind the command, too
   program.require_subcommand(1);
 
   std::function<int()> chosen;

@@ -1,38 +1,14 @@
-#include <sys/wait.h>
-
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <cstdlib>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "tests/support/byte_tokenizer.h"
+#include "tests/support/program.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
 
-namespace {
-
-struct Outcome {
-  int code;
-  std::string out, err;
-};
-
-std::string read(const std::filesystem::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
-
-Outcome dex_program(const std::string& arguments) {
-  const dex::test::TempDir dir;
-  // Redirections first, so that one in the arguments overrides them.
-  const std::string command = std::string(DEX_BINARY_DIR) + "/dex >" + (dir / "out").string() + " 2>" + (dir / "err").string() + " " + arguments;
-  const int status = std::system(command.c_str());
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(dir / "out"), read(dir / "err")};
-}
-
-}  // namespace
+using dex::test::dex_program;
+using dex::test::Outcome;
 
 TEST_CASE("the program names its version on stdout") {
   const Outcome outcome = dex_program("--version");
@@ -96,7 +72,7 @@ TEST_CASE("a bench ends with its result and leaves a line per measurement") {
   CHECK(result.at("verified") == true);
   CHECK(result.at("methods").at("ar").at("tokens_per_second") > 0);
   CHECK(result.at("methods").at("dex").at("rounds_per_token") >= 1);
-  const std::string lines = read(dir / "lines.jsonl");
+  const std::string lines = dex::test::contents(dir / "lines.jsonl");
   CHECK(std::count(lines.begin(), lines.end(), '\n') == 4);
 
   for (const char* wrong : {" --methods fast", " --repeats 0", " --tokens 1000", " --dtype f16", " --prompts /nonexistent", " --context 1 --prompts /nonexistent"}) {
@@ -104,4 +80,42 @@ TEST_CASE("a bench ends with its result and leaves a line per measurement") {
     CHECK(dex_program(bench + wrong).code == 2);
   }
   CHECK(dex_program(bench + " --json " + (dir / "absent" / "lines.jsonl").string()).code == 74);
+}
+
+TEST_CASE("options come from a file, and the command line goes before it") {
+  const dex::test::TempDir dir;
+  const auto model = dex::test::TinyModel{}.write(dir / "m");
+  const auto result = [](const Outcome& outcome) {
+    REQUIRE(outcome.code == 0);
+    return nlohmann::json::parse(outcome.out);
+  };
+  const std::string file = dir.write("options.conf", "# a comment\n\nmodel = " + model.string() + "\r\n  prompt-ids = 1,2,3\nmax-tokens=5\njson = true\nignore-stop = true\ndepths = 1,3").string();
+  const auto five = result(dex_program("--quiet decode --config " + file));
+  CHECK(five.at("ids").size() == 5);
+  CHECK(five.at("prompt_tokens") == 3);
+  CHECK(five.at("counts").at("depths") == nlohmann::json{1, 3, 4});
+  CHECK(five.at("ids") == result(dex_program("--config " + file + " --quiet decode")).at("ids"));
+  CHECK(result(dex_program("--quiet decode --max-tokens 2 --config " + file)).at("ids").size() == 2);
+}
+
+TEST_CASE("a file of options is refused with its line") {
+  const dex::test::TempDir dir;
+  const auto refused = [&](const std::string& text, const std::string& words) {
+    const auto file = dir.write("options.conf", text);
+    const Outcome outcome = dex_program("decode --prompt-ids 1 --model /nonexistent --config " + file.string());
+    CAPTURE(text, outcome.err);
+    CHECK(outcome.code == 2);
+    CHECK(outcome.err.find(words) != std::string::npos);
+    CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
+  };
+  refused("max-tokens = 3\nsteps = 3\n", "options.conf line 2: \"steps\" is no option of dex decode");
+  refused("max-tokens 3\n", "options.conf line 1: \"max-tokens 3\", wanted option = value");
+  refused("max-tokens =\n", "options.conf line 1");
+  refused("= 3\n", "options.conf line 1");
+  refused("rows = 1\n# rows\nrows = 2", "options.conf line 3: \"rows\" stands in line 1, too");
+  refused("help = true\n", "options.conf line 1: \"help\" is no option");
+  refused("max-tokens = many\n", "--max-tokens");
+  refused("json = perhaps\n", "perhaps");
+  CHECK(dex_program("decode --config /nonexistent").code == 2);
+  CHECK(dex_program("decode --config " + dir.path().string()).code == 2);
 }
