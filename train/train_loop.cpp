@@ -157,7 +157,7 @@ void TrainLoop::pass_over(const StepReport& r) {
   if (!skip || state_.skipped_in_row + 1 >= options_.nan_limit) {
     save();
     fail(ExitCode::usage, "step {}: the loss is {} and the gradient's norm {}{}; the steps before it are saved; a lower --lr or --dtype f32 may help",
-         state_.step + 1, r.mean_loss, r.gradient_norm, skip ? fmt::format(", for the {}th time in a row", state_.skipped_in_row + 1) : "");
+         state_.step + 1, r.mean_loss, r.gradient_norm, skip ? fmt::format(", after {} skipped in a row", state_.skipped_in_row) : "");
   }
   ++state_.skipped;
   ++state_.skipped_in_row;
