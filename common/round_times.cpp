@@ -55,20 +55,25 @@ class Timer {
 
 }  // namespace
 
-double RoundTimes::slowest() const { return stages.empty() ? 0 : *std::max_element(stages.begin(), stages.end()); }
+double RoundTimes::slowest() const {
+  return stages.empty() ? 0 : *std::max_element(stages.begin(), stages.end());
+}
 double RoundTimes::sum() const { return std::accumulate(stages.begin(), stages.end(), 0.0); }
 
-RoundTimes measure_round_times(const std::filesystem::path& model, const DepthSet& depths, Dtype dtype, std::int64_t width, int threads) {
+RoundTimes measure_round_times(const std::filesystem::path& model, const DepthSet& depths, Dtype dtype,
+                               std::int64_t width, int threads) {
   const c10::InferenceMode inference;
   const ModelConfig config = read_model_config(model);
   const WeightFile weights = WeightFile::open(model);
   const Embedding embedding(config, weights, dtype, WeightLayout::panels);
-  const Head head(config, weights, embedding, static_cast<int>(config.vocab_size), dtype, WeightLayout::panels);
+  const Head head(config, weights, embedding, static_cast<int>(config.vocab_size), dtype,
+                  WeightLayout::panels);
   const Adapter adapter(AdapterWeights::paper_start(config, width, 0, 1), config.rms_norm_eps, dtype);
   const int num_stages = depths.num_stages();
   Workers workers(threads);
   Timer timer(workers);
-  RoundTimes times{.threads = threads, .context = std::max(1, std::min(kContext, static_cast<int>(config.max_positions) - 1))};
+  RoundTimes times{.threads = threads,
+                   .context = std::max(1, std::min(kContext, static_cast<int>(config.max_positions) - 1))};
 
   std::vector<std::int32_t> table(static_cast<std::size_t>(times.context));
   std::iota(table.begin(), table.end(), 0);
@@ -88,7 +93,8 @@ RoundTimes measure_round_times(const std::filesystem::path& model, const DepthSe
     const auto pass = [&](int rows) {
       const at::Tensor x = layers(rows);
       const std::vector<std::vector<Token>> nothing(static_cast<std::size_t>(rows));
-      exit.read(x, last ? 1 : k + 1, nothing, std::vector<std::int32_t>(static_cast<std::size_t>(rows), times.context), workers);
+      exit.read(x, last ? 1 : k + 1, nothing,
+                std::vector<std::int32_t>(static_cast<std::size_t>(rows), times.context), workers);
     };
     times.rows.push_back(most_rows(k, num_stages));
     times.stages.push_back(timer.median([&] { pass(times.rows.back()); }));
@@ -99,7 +105,9 @@ RoundTimes measure_round_times(const std::filesystem::path& model, const DepthSe
 
 SpeedForecast speed_forecast(const RoundTimes& times, double rounds_per_token) {
   if (!times.known() || rounds_per_token <= 0) return {};
-  return {.plain = 1 / times.plain, .shared = 1 / (rounds_per_token * times.sum()), .apart = 1 / (rounds_per_token * times.slowest())};
+  return {.plain = 1 / times.plain,
+          .shared = 1 / (rounds_per_token * times.sum()),
+          .apart = 1 / (rounds_per_token * times.slowest())};
 }
 
 }  // namespace dex

@@ -47,8 +47,8 @@ def read_metrics(directory):
 
 def running_mean(values, width):
     """Of the last `width` values at each place, those that are no number left out."""
-    return [np.nanmean(part) if np.isfinite(part := np.asarray(values[max(0, i + 1 - width):i + 1], dtype=float)).any() else np.nan
-            for i in range(len(values))]
+    parts = [np.asarray(values[max(0, i + 1 - width):i + 1], dtype=float) for i in range(len(values))]
+    return [np.nanmean(part) if np.isfinite(part).any() else np.nan for part in parts]
 
 
 def by_depth(steps, field):
@@ -84,7 +84,8 @@ def draw_agreement(axes, steps, evaluations, mean_width):
         at, values = held_out(evaluations, lambda scores: scores["agreement"][k])
         axes.plot(at, values, "o--", color=colour, markersize=6, markeredgecolor="white", linewidth=1.2)
     if evaluations:
-        axes.plot([], [], "o--", color="#555555", markersize=6, markeredgecolor="white", linewidth=1.2, label="on held-out text")
+        axes.plot([], [], "o--", color="#555555", markersize=6, markeredgecolor="white", linewidth=1.2,
+                  label="on held-out text")
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
 
 
@@ -94,7 +95,8 @@ def draw_hops(axes, evaluations, best_step):
         at, values = held_out(evaluations, lambda scores: scores[field])
         axes.plot(at, values, "o-", color=colour, linewidth=2, markersize=6, label=name)
         if none:
-            axes.axhline(none[field], color=colour, linestyle=":", linewidth=1.5, label=f"no adapters, {name.split(',')[0]}")
+            axes.axhline(none[field], color=colour, linestyle=":", linewidth=1.5,
+                         label=f"no adapters, {name.split(',')[0]}")
         if field == "decs_hops" and best_step in at:
             axes.plot([best_step], [values[at.index(best_step)]], "*", color="#c8553d", markersize=15, zorder=5,
                       label=f"best, step {best_step}: {values[at.index(best_step)]:.3f}")
@@ -112,12 +114,14 @@ def draw(directory, path, title):
     axes[0].set_ylabel(r"$\tau^2$ KL (nats per target token)")
     axes[0].set_ylim(bottom=0)
     draw_agreement(axes[1], steps, evaluations, mean_width)
-    axes[1].set_title("Agreement per depth: target tokens that the exit already answers as the final depth does", fontsize=11, loc="left")
+    axes[1].set_title("Agreement per depth: target tokens that the exit already answers as the final depth does",
+                      fontsize=11, loc="left")
     axes[1].set_ylabel("agreement (% of target tokens)")
     if evaluations:
         draw_hops(axes[2], evaluations, best_step)
-        axes[2].set_title(f"Mean hops on held-out text ({evaluations[-1]['evaluation'].popitem()[1]['rows']:,} tokens): "
-                          "rounds that a token costs, fewer is better", fontsize=11, loc="left")
+        rows = next(iter(evaluations[-1]["evaluation"].values()))["rows"]
+        axes[2].set_title(f"Mean hops on held-out text ({rows:,} tokens): rounds that a token costs, fewer is better",
+                          fontsize=11, loc="left")
         axes[2].set_ylabel("mean hops (rounds per token)")
     axes[-1].set_xlabel("step")
     axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -40,7 +40,8 @@ void BestAdapters::offer(std::int64_t step, const ExitScores& scores, const Adap
   std::filesystem::remove_all(fresh);  // of a killed run
   make_directory(fresh);
   write_adapter_file(fresh, config, tensors);
-  write_file(fresh / kRecord, nlohmann::json{{"format", kFormat}, {"step", step}, {"scores", to_json(scores)}}.dump(2) + "\n");
+  write_file(fresh / kRecord,
+             nlohmann::json{{"format", kFormat}, {"step", step}, {"scores", to_json(scores)}}.dump(2) + "\n");
   replace_directory(fresh, dir_);
   step_ = step;
   decs_hops_ = scores.decs_hops;

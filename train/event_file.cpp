@@ -42,9 +42,15 @@ std::string varint(std::uint64_t value) {
 
 std::string key(int field, WireType type) { return varint(static_cast<std::uint64_t>(field << 3 | type)); }
 std::string field(int number, std::uint64_t value) { return key(number, kVarint) + varint(value); }
-std::string field(int number, double value) { return key(number, kFixed64) + little_endian(std::bit_cast<std::uint64_t>(value)); }
-std::string field(int number, float value) { return key(number, kFixed32) + little_endian(std::bit_cast<std::uint32_t>(value)); }
-std::string field(int number, const std::string& bytes) { return key(number, kBytes) + varint(bytes.size()) + bytes; }
+std::string field(int number, double value) {
+  return key(number, kFixed64) + little_endian(std::bit_cast<std::uint64_t>(value));
+}
+std::string field(int number, float value) {
+  return key(number, kFixed32) + little_endian(std::bit_cast<std::uint32_t>(value));
+}
+std::string field(int number, const std::string& bytes) {
+  return key(number, kBytes) + varint(bytes.size()) + bytes;
+}
 
 std::string event_head(std::int64_t step) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -81,7 +87,8 @@ EventFile::EventFile(const std::filesystem::path& dir, std::int64_t step) {
 void EventFile::write(std::int64_t step, const Scalars& scalars) {
   if (scalars.empty()) return;
   std::string summary;
-  for (const auto& [tag, value] : scalars) summary += field(1, field(1, tag) + field(2, static_cast<float>(value)));
+  for (const auto& [tag, value] : scalars)
+    summary += field(1, field(1, tag) + field(2, static_cast<float>(value)));
   append(event_head(step) + field(5, summary));
 }
 

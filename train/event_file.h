@@ -16,8 +16,8 @@ using Scalars = std::vector<std::pair<std::string, double>>;  // tag, value
 
 class EventFile {
  public:
-  // A new file in `dir`, which is made. It tells readers to forget what older files there say about steps after `step`:
-  // an interrupted run wrote that and did not save it.
+  // A new file in `dir`, which is made. It tells readers to forget what older files there say about steps
+  // after `step`: an interrupted run wrote that and did not save it.
   EventFile(const std::filesystem::path& dir, std::int64_t step);
   void write(std::int64_t step, const Scalars& scalars);  // Error(io) when it does not reach the file
 

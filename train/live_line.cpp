@@ -14,7 +14,8 @@ std::string LiveLine::note(const LiveFigures& step) {
     loss += fmt::format(" @{} {:.3f}", depths_[k], step.loss[k]);
     agreement += fmt::format(" {:.1f}%", 100 * step.agreement[k]);
   }
-  std::string text = fmt::format("{}  {}  {:.0f} tok/s", loss, agreement, seconds_ > 0 ? tokens_ / seconds_ : 0);
+  std::string text =
+      fmt::format("{}  {}  {:.0f} tok/s", loss, agreement, seconds_ > 0 ? tokens_ / seconds_ : 0);
   if (gemm_peak_ > 0) text += fmt::format("  MFU {:.1f}%", 100 * mfu(flops_, seconds_));
   if (skipped_ > 0) text += fmt::format("  {} skipped", skipped_);
   return text;

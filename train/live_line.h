@@ -5,7 +5,7 @@
 
 namespace dex {
 
-struct LiveFigures {  // of a step
+struct LiveFigures {                    // of a step
   std::vector<double> loss, agreement;  // per depth
   double tokens = 0, flops = 0, seconds = 0;
   bool skipped = false;
@@ -20,7 +20,9 @@ class LiveLine {
   double mfu(const LiveFigures& step) const { return mfu(step.flops, step.seconds); }
 
  private:
-  double mfu(double flops, double seconds) const { return gemm_peak_ > 0 && seconds > 0 ? flops / seconds / gemm_peak_ : 0; }
+  double mfu(double flops, double seconds) const {
+    return gemm_peak_ > 0 && seconds > 0 ? flops / seconds / gemm_peak_ : 0;
+  }
 
   std::vector<int> depths_;
   double gemm_peak_, tokens_ = 0, flops_ = 0, seconds_ = 0;

@@ -1,5 +1,5 @@
-// What this machine does at best and what decoding would cost on it: what MFU is measured against, and what turns predicted
-// rounds into predicted tokens per second.
+// What this machine does at best and what decoding would cost on it: what MFU is measured against, and what
+// turns predicted rounds into predicted tokens per second.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -23,10 +23,13 @@ struct MachineSpeeds {
 };
 
 // With libtorch's threads as they are set; about two seconds for a small model. `decoding`: time rounds, too.
-MachineSpeeds measure_machine(const std::filesystem::path& model, const DepthSet& depths, Dtype dtype, std::int64_t width, bool decoding);
+MachineSpeeds measure_machine(const std::filesystem::path& model, const DepthSet& depths, Dtype dtype,
+                              std::int64_t width, bool decoding);
 
-// Tokens per second that named scores foretell for `dex decode --expand full`; empty when no rounds were timed.
-std::string forecast_table(const RoundTimes& times, const std::vector<std::pair<std::string, ExitScores>>& lines);
+// Tokens per second that named scores foretell for `dex decode --expand full`; empty when no rounds were
+// timed.
+std::string forecast_table(const RoundTimes& times,
+                           const std::vector<std::pair<std::string, ExitScores>>& lines);
 nlohmann::json forecast_json(const RoundTimes& times, const ExitScores& scores);
 
 }  // namespace dex

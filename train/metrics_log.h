@@ -1,4 +1,5 @@
-// metrics.jsonl: a JSON object per line, each with the step it belongs to; and the same numbers for TensorBoard.
+// metrics.jsonl: a JSON object per line, each with the step it belongs to; and the same numbers for
+// TensorBoard.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -11,8 +12,8 @@ namespace dex {
 
 class MetricsLog {
  public:
-  // Goes on after `step`: lines of later steps, which an interrupted run wrote but did not save, are dropped, and so is
-  // a torn last line. Event files lie in `tensorboard` beside `path`.
+  // Goes on after `step`: lines of later steps, which an interrupted run wrote but did not save, are dropped,
+  // and so is a torn last line. Event files lie in `tensorboard` beside `path`.
   MetricsLog(const std::filesystem::path& path, std::int64_t step);
   void write(const nlohmann::json& line);  // Error(io) when it does not reach the file
 

@@ -193,7 +193,8 @@ void TrainLoop::score(const std::vector<ExitSet>& sets) {
     const std::string& name = sets[i].name;
     state_.evaluation[name] = line["evaluation"][name] = to_json(scores[i]);
     if (speeds_.rounds.known()) line["forecast"][name] = forecast_json(speeds_.rounds, scores[i]);
-    if (!sets[i].adapters.empty()) best_->offer(state_.step, scores[i], adapter_config(), stored_views(named_weights(depths_, sets[i].adapters)));
+    if (sets[i].adapters.empty()) continue;
+    best_->offer(state_.step, scores[i], adapter_config(), stored_views(named_weights(depths_, sets[i].adapters)));
   }
   metrics_->write(line);
   if (best_->step() == state_.step) save();
@@ -210,8 +211,9 @@ bool TrainLoop::train() {
     ++state_.step;
     state_.tokens += report->tokens;
     record(*report);
-    progress.update(state_.step - first, live_.note({.loss = report->loss, .agreement = report->agreement, .tokens = static_cast<double>(report->tokens),
-                                                     .flops = report->flops, .seconds = report->seconds, .skipped = report->skipped}));
+    progress.update(state_.step - first,
+                    live_.note({.loss = report->loss, .agreement = report->agreement, .tokens = static_cast<double>(report->tokens),
+                                .flops = report->flops, .seconds = report->seconds, .skipped = report->skipped}));
     if (options_.eval_every > 0 && state_.step % options_.eval_every == 0 && state_.step < total_steps_) score({{"trained", weights_}});
     if (options_.save_every > 0 && state_.step % options_.save_every == 0) save();
   }
@@ -263,8 +265,9 @@ TrainOutcome TrainLoop::run() {
   }
   score({{"trained", weights_}});
   write_adapters();
-  if (!data_.held_out.empty()) spdlog::info("on {} held-out samples:\n{}{}", data_.held_out.size(), score_table(score_lines(), depths_),
-                                               forecast_table(speeds_.rounds, score_lines()));
+  if (!data_.held_out.empty())
+    spdlog::info("on {} held-out samples:\n{}{}", data_.held_out.size(), score_table(score_lines(), depths_),
+                 forecast_table(speeds_.rounds, score_lines()));
   return {true, summary(true, seconds, tokens_before)};
 }
 

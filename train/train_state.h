@@ -18,7 +18,8 @@ struct TrainState {
   nlohmann::json evaluation = nlohmann::json::object();  // scores taken so far, by name of the exits
 };
 
-// Writes root/step-<step> and spares root/step-<spared> as save_checkpoint() does; `identity` is what a run that goes on must have in common. NaN is never written: Error(usage).
+// Writes root/step-<step> and spares root/step-<spared> as save_checkpoint() does; `identity` is what a run that goes on
+// must have in common. NaN is never written: Error(usage).
 void save_state(const std::filesystem::path& root, int keep, const TrainState& state, const nlohmann::json& identity,
                 const std::vector<int>& depths, const std::vector<AdapterWeights>& weights, const AdamW& optimizer,
                 std::optional<std::int64_t> spared = {});

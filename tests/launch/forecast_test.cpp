@@ -8,7 +8,8 @@
 
 using namespace dex;
 
-TEST_CASE("the rounds that training and EAD foretell are those that full exploration takes on the same text") {
+TEST_CASE(
+    "the rounds that training and EAD foretell are those that full exploration takes on the same text") {
   const test::TempDir dir;
   const auto path = test::TinyModel{.layers = 6, .vocab = 41, .scale = 0.08f}.write(dir / "m");
   const Session session({.model = path, .depths = "2,3,5", .expand = "full", .threads = 1});
@@ -19,7 +20,8 @@ TEST_CASE("the rounds that training and EAD foretell are those that full explora
   std::int64_t rounds = 0, tokens = 0;
   const std::vector<std::vector<Token>> prompts{{1, 2, 3}, {7}, {9, 30, 12, 5, 17}};
   for (std::size_t i = 0; i < prompts.size(); ++i) {
-    const DecodeResult result = dex->generate(prompts[i], {.max_tokens = 20 + static_cast<int>(i), .ignore_stop = true}, {});
+    const DecodeResult result =
+        dex->generate(prompts[i], {.max_tokens = 20 + static_cast<int>(i), .ignore_stop = true}, {});
     reader.read(static_cast<int>(i), prompts[i], result);
     Sample sample{.tokens = prompts[i], .supervised = std::vector<std::uint8_t>(prompts[i].size())};
     for (Token token : result.ids()) {

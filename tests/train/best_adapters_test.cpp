@@ -14,7 +14,9 @@ namespace {
 
 ExitScores with_hops(double hops) { return {.rows = 10, .agreement = {0.5, 0.5}, .decs_hops = hops}; }
 
-std::int64_t recorded_step(const fs::path& dir) { return nlohmann::json::parse(read_file(dir / "best.json"))["step"]; }
+std::int64_t recorded_step(const fs::path& dir) {
+  return nlohmann::json::parse(read_file(dir / "best.json"))["step"];
+}
 
 std::size_t names_in(const fs::path& dir) {
   return static_cast<std::size_t>(std::distance(fs::directory_iterator(dir), fs::directory_iterator{}));

@@ -69,13 +69,21 @@ std::multimap<int, std::string> fields_of(std::string_view rest) {
     switch (key & 7) {
       case 0: {
         const std::uint64_t value = take_varint(rest);
-        fields.emplace(static_cast<int>(key >> 3), std::string(reinterpret_cast<const char*>(&value), sizeof value));
+        fields.emplace(static_cast<int>(key >> 3),
+                       std::string(reinterpret_cast<const char*>(&value), sizeof value));
         continue;
       }
-      case 1: size = 8; break;
-      case 2: size = take_varint(rest); break;
-      case 5: size = 4; break;
-      default: FAIL("wire type " << (key & 7));
+      case 1:
+        size = 8;
+        break;
+      case 2:
+        size = take_varint(rest);
+        break;
+      case 5:
+        size = 4;
+        break;
+      default:
+        FAIL("wire type " << (key & 7));
     }
     REQUIRE(rest.size() >= size);
     fields.emplace(static_cast<int>(key >> 3), std::string(rest.substr(0, size)));
@@ -92,7 +100,7 @@ const std::string& only(const std::multimap<int, std::string>& fields, int numbe
 }  // namespace
 
 TEST_CASE("the checksum is CRC-32C") {
-  CHECK(crc32c("123456789") == 0xe3069283u);              // the check value of its catalogue entry
+  CHECK(crc32c("123456789") == 0xe3069283u);            // the check value of its catalogue entry
   CHECK(crc32c(std::string(32, '\0')) == 0x8a9136aau);  // RFC 3720, B.4
   CHECK(crc32c("") == 0);
 }

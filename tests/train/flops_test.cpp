@@ -2,10 +2,10 @@
 
 #include <catch2/catch.hpp>
 
-#include "train/live_line.h"
-#include "train/machine_speeds.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
+#include "train/live_line.h"
+#include "train/machine_speeds.h"
 
 using namespace dex;
 
@@ -13,7 +13,9 @@ namespace {
 
 constexpr int kHidden = 32, kLayers = 4, kVocab = 97;
 
-ModelConfig tiny_config(const test::TempDir& dir) { return read_model_config(test::TinyModel{}.write(dir / "m")); }
+ModelConfig tiny_config(const test::TempDir& dir) {
+  return read_model_config(test::TinyModel{}.write(dir / "m"));
+}
 
 }  // namespace
 
@@ -33,8 +35,9 @@ TEST_CASE("a step's operations are those of its matrix products, counted one by 
   }
   product(2, kHidden, kVocab);  // teacher
   for (int exit = 0; exit < 2; ++exit) {
-    product(2, kHidden, kVocab), product(2, kVocab, kHidden);                       // logits, their gradient
-    for (int pass = 0; pass < 3; ++pass) product(2, kHidden, 64), product(2, 64, kHidden);  // forward, inputs, weights
+    product(2, kHidden, kVocab), product(2, kVocab, kHidden);  // logits, their gradient
+    for (int pass = 0; pass < 3; ++pass)
+      product(2, kHidden, 64), product(2, 64, kHidden);  // forward, inputs, weights
   }
   CHECK(step_flops(tiny_config(dir), 2, 64, kVocab, {&sample, 1}) == Approx(wanted));
   const Sample untaught{.tokens = {1, 2, 3}, .supervised = {1, 0, 0}};
@@ -44,16 +47,19 @@ TEST_CASE("a step's operations are those of its matrix products, counted one by 
 TEST_CASE("the live line shows each depth, and speeds as means over the steps it saw") {
   LiveLine line({10, 20}, 1000);
   line.note({.loss = {2, 1}, .agreement = {0.25, 0.5}, .tokens = 30, .flops = 900, .seconds = 1});
-  CHECK(line.note({.loss = {1.5, 0.25}, .agreement = {0.375, 0.5}, .tokens = 30, .flops = 300, .seconds = 2}) ==
-        "loss @10 1.500 @20 0.250  agree 37.5% 50.0%  20 tok/s  MFU 40.0%");
+  CHECK(
+      line.note({.loss = {1.5, 0.25}, .agreement = {0.375, 0.5}, .tokens = 30, .flops = 300, .seconds = 2}) ==
+      "loss @10 1.500 @20 0.250  agree 37.5% 50.0%  20 tok/s  MFU 40.0%");
   CHECK(line.mfu({.flops = 300, .seconds = 2}) == Approx(0.15));
   LiveLine unmeasured({10}, 0);
-  CHECK(unmeasured.note({.loss = {1}, .agreement = {0}, .tokens = 8, .flops = 1, .seconds = 2, .skipped = true}) ==
+  CHECK(unmeasured.note(
+            {.loss = {1}, .agreement = {0}, .tokens = 8, .flops = 1, .seconds = 2, .skipped = true}) ==
         "loss @10 1.000  agree 0.0%  4 tok/s  1 skipped");
 }
 
 TEST_CASE("speeds follow from the time of a round and the rounds of a token") {
-  const RoundTimes times{.stages = {0.2, 0.1, 0.3}, .rows = {2, 1, 1}, .plain = 0.5, .threads = 1, .context = 9};
+  const RoundTimes times{
+      .stages = {0.2, 0.1, 0.3}, .rows = {2, 1, 1}, .plain = 0.5, .threads = 1, .context = 9};
   const SpeedForecast f = speed_forecast(times, 2);
   CHECK(f.plain == Approx(2));
   CHECK(f.shared == Approx(1 / 1.2));
