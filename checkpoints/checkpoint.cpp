@@ -32,8 +32,9 @@ std::optional<std::int64_t> step_of(const fs::path& dir) {
   return step;
 }
 
-// step -> directory, oldest first
-std::vector<std::pair<std::int64_t, fs::path>> steps_in(const fs::path& root) {
+}  // namespace
+
+std::vector<std::pair<std::int64_t, fs::path>> checkpoints_in(const fs::path& root) {
   std::vector<std::pair<std::int64_t, fs::path>> found;
   if (!fs::is_directory(root)) return found;
   for (const auto& entry : fs::directory_iterator(root))
@@ -41,6 +42,8 @@ std::vector<std::pair<std::int64_t, fs::path>> steps_in(const fs::path& root) {
   std::sort(found.begin(), found.end());
   return found;
 }
+
+namespace {
 
 // What a killed run left behind. One run writes to a root at a time.
 void remove_temporaries(const fs::path& root) {
@@ -67,11 +70,12 @@ void write_manifest(const fs::path& dir, std::int64_t step) {
   write_file(dir / kManifest, json{{"format", kFormat}, {"step", step}, {"files", files}}.dump(2) + "\n");
 }
 
-void prune(const fs::path& root, std::int64_t newest, int keep) {
-  auto found = steps_in(root);
+void prune(const fs::path& root, std::int64_t newest, int keep, std::optional<std::int64_t> spared) {
+  auto found = checkpoints_in(root);
   // Directories past this step are ones that did not verify; they are overwritten when the run gets there.
   std::erase_if(found, [&](const auto& entry) { return entry.first > newest; });
   for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < found.size(); ++i) {
+    if (found[i].first == spared) continue;
     // Renamed first, so that a kill half-way through the removal does not leave a torn step-N.
     const fs::path doomed = root / (std::string(kTemporaryPrefix) + "pruned-" + std::to_string(found[i].first));
     fs::rename(found[i].second, doomed);
@@ -90,7 +94,8 @@ bool verifies(const fs::path& dir) {
 
 }  // namespace
 
-void save_checkpoint(const fs::path& root, std::int64_t step, int keep, const std::function<void(const fs::path&)>& fill) {
+void save_checkpoint(const fs::path& root, std::int64_t step, int keep, const std::function<void(const fs::path&)>& fill,
+                     std::optional<std::int64_t> spared) {
   require(keep >= 1, ExitCode::usage, "at least 1 checkpoint must be kept, not {}", keep);
   make_directory(root);
   const fs::path dir = root / (std::string(kPrefix) + std::to_string(step));
@@ -106,7 +111,7 @@ void save_checkpoint(const fs::path& root, std::int64_t step, int keep, const st
       fs::remove_all(dir);
     }
     rename_durably(temporary, dir);
-    prune(root, step, keep);
+    prune(root, step, keep, spared);
   } catch (const fs::filesystem_error& error) {
     std::error_code ignored;
     fs::remove_all(temporary, ignored);
@@ -120,7 +125,7 @@ void save_checkpoint(const fs::path& root, std::int64_t step, int keep, const st
 
 CheckpointSearch newest_checkpoint(const fs::path& root) {
   CheckpointSearch search;
-  auto found = steps_in(root);
+  auto found = checkpoints_in(root);
   std::reverse(found.begin(), found.end());
   for (const auto& [step, dir] : found) {
     try {

@@ -82,9 +82,8 @@ std::optional<std::string> describe(const fs::path& path) {
   std::string text;
   if (fs::exists(path / "adapter_config.json")) text += describe_adapters(path);
   if (fs::exists(path / "MANIFEST.json")) text += describe_checkpoint(path);
-  const fs::path root = fs::is_directory(path / "checkpoints") ? path / "checkpoints" : path;
-  const CheckpointSearch search = newest_checkpoint(root);
-  if (search.step || !search.passed_over.empty()) text += describe_search(root, search);
+  const CheckpointSearch search = newest_checkpoint(path);
+  if (search.step || !search.passed_over.empty()) text += describe_search(path, search);
   if (text.empty()) return std::nullopt;
   return text;
 }

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 #include "common/error.h"
@@ -84,6 +85,17 @@ void rename_durably(const fs::path& from, const fs::path& to) {
   const bool renamed = rename(from.c_str(), to.c_str()) == 0;
   require(renamed, ExitCode::io, "{}: cannot be renamed to {}: {}", from.string(), to.string(), std::strerror(errno));
   sync_directory(parent_of(to));
+}
+
+void replace_directory(const fs::path& from, const fs::path& to) {
+  sync_directory(from);
+  if (!fs::exists(to)) return rename_durably(from, to);
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) != 0) {
+    fs::remove_all(to);
+    return rename_durably(from, to);
+  }
+  sync_directory(parent_of(to));
+  fs::remove_all(from);  // the old content, by now
 }
 
 void make_directory(const fs::path& path) {

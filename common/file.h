@@ -20,6 +20,10 @@ void sync_file(const std::filesystem::path& path);
 void sync_directory(const std::filesystem::path& directory);
 void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to);  // rename, then sync the parent
 
+// Puts the directory `from` in the place of `to`, whose content goes. Readers meet the old one or the new one whole (where
+// the file system cannot exchange names: for a moment none). The files in `from` must be synced.
+void replace_directory(const std::filesystem::path& from, const std::filesystem::path& to);
+
 // A writable directory at `path`, made if absent. Throws Error(io) naming path and errno.
 void make_directory(const std::filesystem::path& path);
 

@@ -1,6 +1,7 @@
 #include "common/progress.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,8 +9,14 @@
 
 namespace dex {
 namespace {
-constexpr int kBarWidth = 24;
+constexpr int kBarWidth = 24, kNarrowBarWidth = 8;
 constexpr double kTerminalInterval = 0.1, kPlainInterval = 10.0;  // seconds between two drawings
+
+// 0 when stderr does not tell. A line that wraps cannot be redrawn.
+std::size_t terminal_columns() {
+  winsize size{};
+  return ioctl(fileno(stderr), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
 }  // namespace
 
 std::string clock_text(double seconds) {
@@ -24,7 +31,7 @@ Progress::Progress(std::string title, std::int64_t total, std::string unit)
 
 Progress::~Progress() {
   if (!dirty_) return;
-  std::fputs((terminal_ ? "\r\033[K" + line(note_) : line(note_)).c_str(), stderr);
+  std::fputs(drawn(note_).c_str(), stderr);
   std::fputc('\n', stderr);
 }
 
@@ -36,17 +43,25 @@ void Progress::update(std::int64_t done, const std::string& note) {
   const double since = std::chrono::duration<double>(now - drawn_).count();
   if (since < (terminal_ ? kTerminalInterval : kPlainInterval)) return;
   drawn_ = now;
-  std::fputs((terminal_ ? "\r\033[K" + line(note) : line(note) + "\n").c_str(), stderr);
+  std::fputs((terminal_ ? drawn(note) : drawn(note) + "\n").c_str(), stderr);
   std::fflush(stderr);
 }
 
-std::string Progress::line(const std::string& note) const {
+std::string Progress::drawn(const std::string& note) const {
+  if (!terminal_) return line(note, kBarWidth);
+  const std::size_t columns = terminal_columns();
+  std::string text = line(note, kBarWidth);
+  if (columns > 0 && text.size() >= columns) text = line(note, kNarrowBarWidth).substr(0, columns - 1);
+  return "\r\033[K" + text;
+}
+
+std::string Progress::line(const std::string& note, int bar_width) const {
   const double elapsed = std::chrono::duration<double>(Clock::now() - start_).count();
   std::string text = title_ + " ";
   if (total_ > 0) {
     const double share = std::clamp(static_cast<double>(done_) / static_cast<double>(total_), 0.0, 1.0);
-    const int full = static_cast<int>(share * kBarWidth);
-    text += fmt::format("[{}{}] {:3.0f}% {}/{} {}", std::string(full, '#'), std::string(kBarWidth - full, '.'),
+    const int full = static_cast<int>(share * bar_width);
+    text += fmt::format("[{}{}] {:3.0f}% {}/{} {}", std::string(full, '#'), std::string(bar_width - full, '.'),
                         share * 100, done_, total_, unit_);
     text += fmt::format("  {} elapsed", clock_text(elapsed));
     if (share > 0 && share < 1) text += fmt::format(", {} left", clock_text(elapsed / share * (1 - share)));

@@ -19,7 +19,8 @@ class Progress {
   void update(std::int64_t done, const std::string& note = "");
 
  private:
-  std::string line(const std::string& note) const;
+  std::string line(const std::string& note, int bar_width) const;
+  std::string drawn(const std::string& note) const;  // as it fits
 
   using Clock = std::chrono::steady_clock;
   std::string title_, unit_, note_;

@@ -27,4 +27,10 @@ Readiness readiness(std::span<const std::vector<Token>> ranked) {
   return result;
 }
 
+void RoundCount::add(const Readiness& token, bool last_of_text) {
+  ++tokens_;
+  texts_ += last_of_text;
+  rounds_ += last_of_text ? num_stages_ : token.decs_branch + 1;
+}
+
 }  // namespace dex

@@ -82,7 +82,10 @@ EadShares shares_of(const EadReading& reading, const DepthSet& depths) {
   const auto K = static_cast<std::size_t>(depths.num_stages());
   EadShares s{std::vector<double>(K), std::vector<double>(K), std::vector<double>(K)};
   const double n = static_cast<double>(std::max<std::size_t>(1, reading.rows.size()));
-  for (const EadRow& row : reading.rows) {
+  RoundCount rounds(depths.num_stages());
+  for (std::size_t i = 0; i < reading.rows.size(); ++i) {
+    const EadRow& row = reading.rows[i];
+    rounds.add(row.ready, i + 1 == reading.rows.size() || reading.rows[i + 1].text != row.text);
     for (std::size_t k = 0; k < K; ++k) s.agreement[k] += (row.candidates[k] == row.token) / n;
     s.first[static_cast<std::size_t>(row.ready.first)] += 1 / n;
     s.stable[static_cast<std::size_t>(row.ready.stable)] += 1 / n;
@@ -91,6 +94,8 @@ EadShares shares_of(const EadReading& reading, const DepthSet& depths) {
     s.mean_hop += (row.ready.first + 1) / n;
     s.mean_hop_decs += (row.ready.decs_branch + 1) / n;
   }
+  s.texts = rounds.texts();
+  s.rounds = rounds.rounds();
   s.speedup = s.mean_stable > 0 ? depths.num_layers() / s.mean_stable : 1;
   return s;
 }

@@ -32,6 +32,7 @@ struct EadShares {
   double mean_first = 0, mean_stable = 0;         // in layers, over generated tokens
   double speedup = 0;                              // eq. (13) over the asked depths: S_EAD when every layer is asked, else S_X
   double mean_hop = 0, mean_hop_decs = 0;          // branch + 1
+  std::int64_t texts = 0, rounds = 0;              // that decoding these texts takes with --expand full
 };
 EadShares shares_of(const EadReading& reading, const DepthSet& depths);
 

@@ -55,7 +55,8 @@ int run(EadOptions o) {
     std::fputs(("\n" + ead_table(reading, session.model().depths)).c_str(), stderr);
     const EadShares s = shares_of(reading, session.model().depths);
     line["readings"][reading.name] = {{"agreement", s.agreement}, {"mean_first", s.mean_first}, {"mean_stable", s.mean_stable},
-                                      {"mean_hop", s.mean_hop}, {"mean_hop_decs", s.mean_hop_decs}};
+                                      {"mean_hop", s.mean_hop}, {"mean_hop_decs", s.mean_hop_decs},
+                                      {"texts", s.texts}, {"rounds", s.rounds}};
   }
   std::cout << line.dump() << std::endl;
   return 0;

@@ -18,7 +18,7 @@ constexpr const char* kDefinition =
     "the final depth's unmasked token (greedy). first: smallest asked depth with an accepted candidate; stable (the paper's EAD): smallest "
     "asked depth from which on every asked depth's candidate is accepted; hop: number of the first accepted exit, counted from 1; hop_decs: "
     "the same when each exit proposes its best token that no shallower exit proposed. speedup: layers / mean stable depth (S_EAD when every "
-    "layer is asked, else S_X).";
+    "layer is asked, else S_X). rounds: what dex decode --expand full takes for these texts.";
 
 std::string prefix_of(const EadReading& reading) { return reading.name == "adapters" ? "adapters." : "bare."; }
 
@@ -65,7 +65,8 @@ Json shares_json(const EadReading& reading, const DepthSet& depths) {
   const EadShares s = shares_of(reading, depths);
   const bool every_layer = depths.num_stages() == depths.num_layers();
   return {{"agreement", s.agreement}, {"share_first", s.first}, {"share_stable", s.stable}, {"mean_first", s.mean_first},
-          {"mean_stable", s.mean_stable}, {every_layer ? "S_EAD" : "S_X", s.speedup}, {"mean_hop", s.mean_hop}, {"mean_hop_decs", s.mean_hop_decs}};
+          {"mean_stable", s.mean_stable}, {every_layer ? "S_EAD" : "S_X", s.speedup}, {"mean_hop", s.mean_hop}, {"mean_hop_decs", s.mean_hop_decs},
+          {"texts", s.texts}, {"tokens", reading.rows.size()}, {"rounds", s.rounds}};
 }
 
 // The first text, cut to what a picture can show, as the picture script wants it.
@@ -111,6 +112,8 @@ std::string ead_table(const EadReading& reading, const DepthSet& depths) {
   text += fmt::format("mean first match {:.2f}, mean stable EAD {:.2f} of {} layers; {} {:.3f}; mean hop {:.3f}, with DECS {:.3f}\n", s.mean_first,
                       s.mean_stable, depths.num_layers(), depths.num_stages() == depths.num_layers() ? "S_EAD" : "S_X", s.speedup, s.mean_hop,
                       s.mean_hop_decs);
+  text += fmt::format("dex decode --expand full takes {} rounds for these {} texts: {:.3f} a token\n", s.rounds, s.texts,
+                      static_cast<double>(s.rounds) / static_cast<double>(std::max<std::size_t>(1, reading.rows.size())));
   return text;
 }
 

@@ -5,7 +5,10 @@ import json
 import sys
 from pathlib import Path
 
-STAGES = ["model", "prepare", "ead-before", "picture-before", "train", "ead-after", "pictures", "decode-f32", "decode-bf16"]
+import compare_rounds
+
+STAGES = ["model", "prepare", "ead-before", "picture-before", "train", "training-picture", "ead-after", "pictures", "decode-f32",
+          "decode-bf16", "decode-full"]
 
 
 def result(out, stage):
@@ -15,7 +18,7 @@ def result(out, stage):
 def print_times(out):
     print("\nTime per stage")
     for stage in STAGES:
-        print(f"  {stage:<14} {(out / 'stages' / f'{stage}.seconds').read_text().strip():>5} s")
+        print(f"  {stage:<16} {(out / 'stages' / f'{stage}.seconds').read_text().strip():>5} s")
 
 
 def print_readiness(out):
@@ -46,13 +49,21 @@ def print_speeds(out):
           "It is faster where each explorer has a device of its own.")
 
 
+def print_rounds(out):
+    decodes = [(name, out / "stages" / f"decode-{stage}.json")
+               for name, stage in (("f32, full", "full"), ("f32, budget", "f32"), ("bf16, budget", "bf16"))]
+    print("\nRounds: foretold for full exploration, and taken")
+    print(compare_rounds.table(compare_rounds.rows_of(out / "adapters", out / "ead" / "after", decodes)))
+
+
 def main():
     out = Path(sys.argv[1])
     print_times(out)
     print_readiness(out)
     print_texts(out)
     print_speeds(out)
-    print(f"\nPictures: {out}/ead/before/ead_map.png (every layer), {out}/ead/ead_share.png, {out}/ead/ead_map.png")
+    print_rounds(out)
+    print(f"\nPictures: {out}/adapters/training.png, {out}/ead/before/ead_map.png (every layer), {out}/ead/ead_share.png, {out}/ead/ead_map.png")
 
 
 if __name__ == "__main__":

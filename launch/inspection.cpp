@@ -36,7 +36,6 @@ std::string format_of(const fs::path& manifest) {
 }
 
 bool holds_checkpoints(const fs::path& dir) {
-  if (fs::is_directory(dir / "checkpoints")) return true;
   for (const auto& entry : fs::directory_iterator(dir))
     if (entry.is_directory() && entry.path().filename().string().starts_with("step-")) return true;
   return false;
@@ -63,6 +62,7 @@ Inspection inspect_directory(const fs::path& dir) {
     fail(ExitCode::io, "{}: format is \"{}\"; wanted that of token shards or of a checkpoint",
          manifest.string(), format);
   }
+  if (fs::is_directory(dir / "checkpoints") || fs::exists(dir / "metrics.jsonl")) return inspect_run(dir);
   if (const fs::path config = dir / "adapter_config.json"; fs::exists(config))
     return inspect_trained("adapters", dir, config);
   if (const fs::path summary = dir / "summary.json"; fs::exists(summary) && fs::exists(dir / "ead.h5"))

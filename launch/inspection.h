@@ -23,6 +23,7 @@ Inspection inspect(const std::filesystem::path& path);
 
 // The kinds that inspect() tells apart and no other module describes.
 Inspection inspect_model(const std::filesystem::path& path);    // a model directory or a config.json
+Inspection inspect_run(const std::filesystem::path& dir);       // what dex train left or is writing
 Inspection inspect_weights(const std::filesystem::path& path);  // a safetensors file or index
 Inspection inspect_jsonl(const std::filesystem::path& path);
 Inspection inspect_hdf5(const std::filesystem::path& path);

@@ -18,6 +18,10 @@ struct ExitScores {
   std::vector<double> agreement;            // per non-final depth: share of rows whose best token is the final exit's
   double first_ead = 0, stable_ead = 0;     // mean depth, in layers
   double hops = 0, decs_hops = 0;           // mean over rows: unmasked first match + 1, DECS branch + 1
+  std::int64_t texts = 0, rounds = 0;       // answers, and what full exploration would take to decode them
+  double s_x = 0;                           // eq. (13): layers / mean stable depth
+
+  double rounds_per_token() const { return rows > 0 ? static_cast<double>(rounds) / static_cast<double>(rows) : 0; }
 };
 
 // Named sets of adapters, one per non-final depth; an empty set means exits without adapters.

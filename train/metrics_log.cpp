@@ -25,9 +25,23 @@ std::string kept_lines(const std::filesystem::path& path, std::int64_t step) {
   return kept;
 }
 
+void add_scalars(const std::string& tag, const nlohmann::json& value, Scalars& scalars) {
+  if (value.is_number()) scalars.emplace_back(tag, value.get<double>());
+  if (value.is_object() || value.is_array())
+    for (const auto& [key, part] : value.items()) add_scalars(tag + "/" + key, part, scalars);
+}
+
 }  // namespace
 
-MetricsLog::MetricsLog(const std::filesystem::path& path, std::int64_t step) : path_(path) {
+Scalars scalars_of(const nlohmann::json& line) {
+  Scalars scalars;
+  for (const auto& [key, value] : line.items())
+    if (key != "step") add_scalars(key, value, scalars);
+  return scalars;
+}
+
+MetricsLog::MetricsLog(const std::filesystem::path& path, std::int64_t step)
+    : path_(path), events_(path.parent_path() / "tensorboard", step) {
   write_file(path, step > 0 && std::filesystem::exists(path) ? kept_lines(path, step) : "");
   file_.open(path, std::ios::app | std::ios::binary);
 }
@@ -35,6 +49,7 @@ MetricsLog::MetricsLog(const std::filesystem::path& path, std::int64_t step) : p
 void MetricsLog::write(const nlohmann::json& line) {
   file_ << line.dump() << '\n' << std::flush;
   require(file_.good(), ExitCode::io, "{}: cannot be written: {}", path_.string(), std::strerror(errno));
+  events_.write(line.at("step"), scalars_of(line));
 }
 
 }  // namespace dex

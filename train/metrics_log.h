@@ -1,22 +1,29 @@
-// metrics.jsonl: a JSON object per line, each with the step it belongs to.
+// metrics.jsonl: a JSON object per line, each with the step it belongs to; and the same numbers for
+// TensorBoard.
 #pragma once
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json_fwd.hpp>
 
+#include "train/event_file.h"
+
 namespace dex {
 
 class MetricsLog {
  public:
-  // Goes on after `step`: lines of later steps, which an interrupted run wrote but did not save, are dropped, and so is
-  // a torn last line.
+  // Goes on after `step`: lines of later steps, which an interrupted run wrote but did not save, are dropped,
+  // and so is a torn last line. Event files lie in `tensorboard` beside `path`.
   MetricsLog(const std::filesystem::path& path, std::int64_t step);
   void write(const nlohmann::json& line);  // Error(io) when it does not reach the file
 
  private:
   std::filesystem::path path_;
   std::ofstream file_;
+  EventFile events_;
 };
+
+// Every number of a line but its step, tagged by its way through the objects: "loss_by_depth/10".
+Scalars scalars_of(const nlohmann::json& line);
 
 }  // namespace dex

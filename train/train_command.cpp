@@ -48,9 +48,12 @@ int run(const TrainOptions& options) {
   prepare_torch(options);
   const ModelConfig config = read_model_config(options.model);
   const StopSignal stop;
-  const Model model = Model::load(options.model, DepthSet::parse(options.depths, config.num_layers),
-                                  parse_dtype(options.dtype), WeightLayout::rows);
-  const TrainOutcome outcome = TrainLoop(options, model, open_data(options, model), [&] { return stop.raised(); }).run();
+  const DepthSet depths = DepthSet::parse(options.depths, config.num_layers);
+  const std::int64_t width = options.width > 0 ? options.width : 2 * config.hidden_size;
+  const MachineSpeeds speeds = measure_machine(options.model, depths, parse_dtype(options.dtype), width, options.eval_samples > 0);
+  spdlog::info("{}", speeds.text(options.dtype));
+  const Model model = Model::load(options.model, depths, parse_dtype(options.dtype), WeightLayout::rows);
+  const TrainOutcome outcome = TrainLoop(options, model, open_data(options, model), [&] { return stop.raised(); }, speeds).run();
   std::cout << outcome.summary.dump() << std::endl;
   return static_cast<int>(outcome.finished ? ExitCode::done : ExitCode::temporary);
 }
@@ -80,6 +83,8 @@ void add_options(CLI::App& c, TrainOptions& o) {
   number("--stop-after", o.stop_after, "Stop after this step as an interruption would, after saving; 0: never");
   number("--eval-every", o.eval_every, "Steps between evaluations; 0: before and after training only");
   number("--eval-samples", o.eval_samples, "Held-out samples to evaluate on; 0: none");
+  number("--on-nan", o.on_nan, "A step whose loss or gradient is no number: stop (the steps before it are saved) or skip (it changes nothing)");
+  number("--nan-limit", o.nan_limit, "Steps skipped in a row that end the run all the same");
   c.add_flag("--resume", o.resume, "Go on after the newest whole checkpoint in --out, if there is one");
   c.add_flag("--deterministic", o.deterministic, "Refuse operators whose result may differ between runs");
 }

@@ -12,6 +12,7 @@
 #include "common/progress.h"
 #include "data/batch_plan.h"
 #include "train/adapter_gradient.h"
+#include "train/flops.h"
 #include "train/ridge_start.h"
 
 namespace dex {
@@ -41,13 +42,20 @@ json by_depth(const std::vector<int>& depths, const std::vector<double>& values)
   return object;
 }
 
+// A larger gradient would overflow the second moments.
+constexpr double kLargestNorm = 1e18;
+
+bool is_number(double loss, double norm) { return std::isfinite(loss) && std::isfinite(norm) && norm <= kLargestNorm; }
+
 [[noreturn]] void leave_for_now(const char* what) { fail(ExitCode::temporary, "asked to stop during {}; --resume goes on", what); }
 
 }  // namespace
 
-TrainLoop::TrainLoop(const TrainOptions& options, const Model& model, TrainingData data, std::function<bool()> stop_wanted)
+TrainLoop::TrainLoop(const TrainOptions& options, const Model& model, TrainingData data, std::function<bool()> stop_wanted,
+                     MachineSpeeds speeds)
     : options_(options), model_(model), data_(std::move(data)), stop_wanted_(std::move(stop_wanted)),
-      depths_(inner_depths(model.depths)), source_(model), loss_(*model.head, options.tau), identity_(identity_of(options)) {
+      depths_(inner_depths(model.depths)), source_(model), loss_(*model.head, options.tau), identity_(identity_of(options)),
+      speeds_(std::move(speeds)), live_(depths_, speeds_.gemm_peak) {
   require(data_.size > 0, ExitCode::usage, "the data set has no sample to train on");
   epoch_steps_ = static_cast<std::int64_t>(steps_per_epoch(static_cast<std::uint64_t>(options.batch_size), data_.size));
   total_steps_ = options.steps > 0 ? options.steps : options.epochs * epoch_steps_;
@@ -110,6 +118,7 @@ void TrainLoop::start_or_resume() {
     spdlog::info("going on after step {} of {}, from {}", state_.step, total_steps_, found.dir.string());
   }
   metrics_.emplace(options_.out / "metrics.jsonl", state_.step);
+  best_.emplace(options_.out / "best", /*anew=*/!found.step);
 }
 
 std::optional<TrainLoop::StepReport> TrainLoop::step(std::int64_t index) {
@@ -136,25 +145,39 @@ std::optional<TrainLoop::StepReport> TrainLoop::step(std::int64_t index) {
     report.tokens += hidden.tokens;
   }
   report.gradient_norm = norm_of(gradients_);
-  if (!std::isfinite(report.mean_loss) || !std::isfinite(report.gradient_norm)) {
-    save();
-    fail(ExitCode::usage, "step {}: the loss is {} and the gradient's norm {}; the steps before it are saved; a lower --lr or --dtype f32 may help",
-         index + 1, report.mean_loss, report.gradient_norm);
-  }
-  optimizer_->step(gradients_, report.learning_rate);
+  report.flops = step_flops(model_.config, static_cast<int>(depths_.size()), weights_.front().up.size(0), model_.head->vocab(), samples);
+  report.skipped = !is_number(report.mean_loss, report.gradient_norm);
+  if (!report.skipped) optimizer_->step(gradients_, report.learning_rate);
   report.seconds = seconds_since(start);
   return report;
 }
 
+void TrainLoop::pass_over(const StepReport& r) {
+  const bool skip = options_.on_nan == "skip";
+  if (!skip || state_.skipped_in_row + 1 >= options_.nan_limit) {
+    save();
+    fail(ExitCode::usage, "step {}: the loss is {} and the gradient's norm {}{}; the steps before it are saved; a lower --lr or --dtype f32 may help",
+         state_.step + 1, r.mean_loss, r.gradient_norm, skip ? fmt::format(", after {} skipped in a row", state_.skipped_in_row) : "");
+  }
+  ++state_.skipped;
+  ++state_.skipped_in_row;
+  spdlog::warn("step {} is skipped: the loss is {} and the gradient's norm {}", state_.step + 1, r.mean_loss, r.gradient_norm);
+}
+
 void TrainLoop::record(const StepReport& r) {
-  metrics_->write({{"step", state_.step}, {"epoch", (state_.step - 1) / epoch_steps_}, {"learning_rate", r.learning_rate}, {"rows", r.rows},
-                   {"tokens", r.tokens}, {"loss", r.mean_loss}, {"loss_by_depth", by_depth(depths_, r.loss)},
-                   {"agreement", by_depth(depths_, r.agreement)}, {"gradient_norm", r.gradient_norm}, {"seconds", r.seconds}});
+  const double speed = r.seconds > 0 ? static_cast<double>(r.tokens) / r.seconds : 0;
+  json line = {{"step", state_.step}, {"epoch", (state_.step - 1) / epoch_steps_}, {"learning_rate", r.learning_rate}, {"rows", r.rows},
+               {"tokens", r.tokens}, {"loss", r.mean_loss}, {"loss_by_depth", by_depth(depths_, r.loss)},
+               {"agreement", by_depth(depths_, r.agreement)}, {"gradient_norm", r.gradient_norm}, {"seconds", r.seconds},
+               {"tokens_per_second", speed}, {"flops", r.flops}};
+  if (speeds_.gemm_peak > 0) line["mfu"] = live_.mfu({.flops = r.flops, .seconds = r.seconds});
+  if (r.skipped) line["skipped"] = 1;
+  metrics_->write(line);
 }
 
 void TrainLoop::save() {
   if (saved_step_ == state_.step) return;
-  save_state(options_.out / "checkpoints", options_.keep, state_, identity_, depths_, weights_, *optimizer_);
+  save_state(options_.out / "checkpoints", options_.keep, state_, identity_, depths_, weights_, *optimizer_, best_->step());
   saved_step_ = state_.step;
 }
 
@@ -166,26 +189,31 @@ void TrainLoop::score(const std::vector<ExitSet>& sets) {
     progress.update(done);
   });
   json line = {{"step", state_.step}, {"evaluation", json::object()}};
-  for (std::size_t i = 0; i < sets.size(); ++i) state_.evaluation[sets[i].name] = line["evaluation"][sets[i].name] = to_json(scores[i]);
+  for (std::size_t i = 0; i < sets.size(); ++i) {
+    const std::string& name = sets[i].name;
+    state_.evaluation[name] = line["evaluation"][name] = to_json(scores[i]);
+    if (speeds_.rounds.known()) line["forecast"][name] = forecast_json(speeds_.rounds, scores[i]);
+    if (sets[i].adapters.empty()) continue;
+    best_->offer(state_.step, scores[i], adapter_config(), stored_views(named_weights(depths_, sets[i].adapters)));
+  }
   metrics_->write(line);
+  if (best_->step() == state_.step) save();
 }
 
 bool TrainLoop::train() {
   const std::int64_t first = state_.step, last = options_.stop_after > 0 ? std::min(options_.stop_after, total_steps_) : total_steps_;
   Progress progress("training", std::max<std::int64_t>(0, last - first), "steps");
-  const auto start = Clock::now();
-  std::int64_t tokens = 0;
   while (state_.step < last) {
     const auto report = stop_wanted_() ? std::nullopt : step(state_.step);
     if (!report) break;
-    last_ = report;
+    if (report->skipped) pass_over(*report);
+    else state_.skipped_in_row = 0, last_ = report;
     ++state_.step;
     state_.tokens += report->tokens;
-    tokens += report->tokens;
     record(*report);
-    std::string note = fmt::format("step {}  loss {:.4f}", state_.step, report->mean_loss);
-    for (std::size_t k = 0; k < depths_.size(); ++k) note += fmt::format("  @{} {:.3f}", depths_[k], report->loss[k]);
-    progress.update(state_.step - first, note + fmt::format("  {:.0f} tok/s", static_cast<double>(tokens) / seconds_since(start)));
+    progress.update(state_.step - first,
+                    live_.note({.loss = report->loss, .agreement = report->agreement, .tokens = static_cast<double>(report->tokens),
+                                .flops = report->flops, .seconds = report->seconds, .skipped = report->skipped}));
     if (options_.eval_every > 0 && state_.step % options_.eval_every == 0 && state_.step < total_steps_) score({{"trained", weights_}});
     if (options_.save_every > 0 && state_.step % options_.save_every == 0) save();
   }
@@ -193,17 +221,20 @@ bool TrainLoop::train() {
   return state_.step == total_steps_;
 }
 
-void TrainLoop::write_adapters() const {
-  const AdapterConfig config{.depths = depths_, .hidden_size = model_.config.hidden_size, .width = weights_.front().up.size(0),
-                             .model_fingerprint = model_.fingerprint, .data_digest = data_.digest, .tau = options_.tau};
-  write_adapter_file(options_.out, config, stored_views(named_weights(depths_, weights_)));
+AdapterConfig TrainLoop::adapter_config() const {
+  return {.depths = depths_, .hidden_size = model_.config.hidden_size, .width = weights_.front().up.size(0),
+          .model_fingerprint = model_.fingerprint, .data_digest = data_.digest, .tau = options_.tau};
 }
 
-std::string TrainLoop::table() const {
+void TrainLoop::write_adapters() const {
+  write_adapter_file(options_.out, adapter_config(), stored_views(named_weights(depths_, weights_)));
+}
+
+std::vector<std::pair<std::string, ExitScores>> TrainLoop::score_lines() const {
   std::vector<std::pair<std::string, ExitScores>> lines;
   for (const char* name : {"none", "start", "trained"})
     if (state_.evaluation.contains(name)) lines.emplace_back(name, scores_of(state_.evaluation[name]));
-  return score_table(lines, depths_);
+  return lines;
 }
 
 json TrainLoop::summary(bool finished, double seconds, std::int64_t tokens_before) const {
@@ -213,6 +244,10 @@ json TrainLoop::summary(bool finished, double seconds, std::int64_t tokens_befor
   json line = {{"command", "train"}, {"status", finished ? "finished" : "stopped"}, {"out", options_.out.string()}, {"depths", depths_},
                {"step", state_.step}, {"steps", total_steps_}, {"parameters", parameters}, {"tokens", state_.tokens},
                {"training_seconds", seconds}, {"tokens_per_second", seconds > 0 ? tokens / seconds : 0.0}, {"evaluation", state_.evaluation}};
+  if (state_.skipped > 0) line["skipped"] = state_.skipped;
+  if (best_->step()) line["best_step"] = *best_->step();
+  for (const auto& [name, scores] : score_lines())
+    if (speeds_.rounds.known()) line["forecast"][name] = forecast_json(speeds_.rounds, scores);
   if (last_) line["loss"] = last_->mean_loss;
   return line;
 }
@@ -230,7 +265,9 @@ TrainOutcome TrainLoop::run() {
   }
   score({{"trained", weights_}});
   write_adapters();
-  if (!data_.held_out.empty()) spdlog::info("on {} held-out samples:\n{}", data_.held_out.size(), table());
+  if (!data_.held_out.empty())
+    spdlog::info("on {} held-out samples:\n{}{}", data_.held_out.size(), score_table(score_lines(), depths_),
+                 forecast_table(speeds_.rounds, score_lines()));
   return {true, summary(true, seconds, tokens_before)};
 }
 

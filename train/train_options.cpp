@@ -36,6 +36,8 @@ void check(const TrainOptions& o) {
   require(o.tau > 0 && o.tau < 1e3, ExitCode::usage, "--tau is {}, wanted a temperature over 0", o.tau);
   one_of("--init", o.init, "paper", "ridge");
   one_of("--dtype", o.dtype, "f32", "bf16");
+  one_of("--on-nan", o.on_nan, "stop", "skip");
+  at_least("--nan-limit", o.nan_limit, 1);
   require(o.init != "ridge" || o.width == 0, ExitCode::usage,
           "--width is {} with --init ridge, which needs twice the hidden size, the default", o.width);
 }

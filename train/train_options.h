@@ -21,6 +21,8 @@ struct TrainOptions {
   int threads = 0;  // 0: one per core
   std::int64_t save_every = 100, stop_after = 0, eval_every = 0;
   int keep = 3, eval_samples = 24;
+  std::string on_nan = "stop";  // or "skip"
+  int nan_limit = 5;            // steps skipped in a row that end the run
   bool resume = false, deterministic = false;
 };
 

@@ -61,17 +61,18 @@ std::map<std::string, StoredTensor> stored_views(const Tensors& tensors) {
 }
 
 void save_state(const fs::path& root, int keep, const TrainState& state, const json& identity, const std::vector<int>& depths,
-                const std::vector<AdapterWeights>& weights, const AdamW& optimizer) {
+                const std::vector<AdapterWeights>& weights, const AdamW& optimizer, std::optional<std::int64_t> spared) {
   const Tensors named = named_weights(depths, weights), moments = optimizer.moments();
   require_finite(named, state.step);
   require_finite(moments, state.step);
   const json about = {{"step", state.step},         {"optimizer_steps", optimizer.steps()}, {"tokens", state.tokens},
-                      {"evaluation", state.evaluation}, {"run", identity}};
+                      {"evaluation", state.evaluation}, {"run", identity},
+                      {"skipped", state.skipped}, {"skipped_in_row", state.skipped_in_row}};
   save_checkpoint(root, state.step, keep, [&](const fs::path& dir) {
     write_safetensors(dir / "weights.safetensors", stored_views(named), {});
     write_safetensors(dir / "moments.safetensors", stored_views(moments), {});
     write_file(dir / "state.json", about.dump(2) + "\n");
-  });
+  }, spared);
 }
 
 TrainState load_state(const fs::path& checkpoint, const json& identity, const std::vector<int>& depths,
@@ -83,6 +84,7 @@ TrainState load_state(const fs::path& checkpoint, const json& identity, const st
   read_into(checkpoint / "moments.safetensors", optimizer.moments());
   optimizer.set_steps(json_field<std::int64_t>(about, "optimizer_steps", place));
   return {.step = json_field<std::int64_t>(about, "step", place), .tokens = json_field<std::int64_t>(about, "tokens", place),
+          .skipped = about.value("skipped", std::int64_t{0}), .skipped_in_row = about.value("skipped_in_row", std::int64_t{0}),
           .evaluation = json_field<json>(about, "evaluation", place)};
 }
 

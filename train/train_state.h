@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "common/adapter.h"
@@ -13,12 +14,15 @@ namespace dex {
 struct TrainState {
   std::int64_t step = 0;    // finished ones
   std::int64_t tokens = 0;  // that went through the model so far
+  std::int64_t skipped = 0, skipped_in_row = 0;  // steps without an update, their loss or gradient being no number
   nlohmann::json evaluation = nlohmann::json::object();  // scores taken so far, by name of the exits
 };
 
-// Writes root/step-<step>; `identity` is what a run that goes on must have in common. NaN is never written: Error(usage).
+// Writes root/step-<step> and spares root/step-<spared> as save_checkpoint() does; `identity` is what a run that goes on
+// must have in common. NaN is never written: Error(usage).
 void save_state(const std::filesystem::path& root, int keep, const TrainState& state, const nlohmann::json& identity,
-                const std::vector<int>& depths, const std::vector<AdapterWeights>& weights, const AdamW& optimizer);
+                const std::vector<int>& depths, const std::vector<AdapterWeights>& weights, const AdamW& optimizer,
+                std::optional<std::int64_t> spared = {});
 
 // Fills weights and optimizer, whose tensors must have the stored shapes. Error(usage) with the differences when the
 // identity is another, Error(io) when anything does not fit.

@@ -130,3 +130,15 @@ TEST_CASE("a durable rename replaces a file and names both ends when it cannot")
   check_refused(ExitCode::io, {"from", "to", "No such file"},
                 [&] { dex::rename_durably(dir / "from", dir / "to"); });
 }
+
+TEST_CASE("a directory takes another's place whole") {
+  const dex::test::TempDir dir;
+  for (const char* content : {"one", "two"}) {
+    dex::make_directory(dir / "new");
+    dex::write_file(dir / "new" / content, content);
+    dex::replace_directory(dir / "new", dir / "kept");
+    CHECK(dex::read_file(dir / "kept" / content) == content);
+    CHECK_FALSE(std::filesystem::exists(dir / "new"));
+  }
+  CHECK_FALSE(std::filesystem::exists(dir / "kept" / "one"));
+}

@@ -1,8 +1,12 @@
 #include "common/progress.h"
 
+#include <fcntl.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstdlib>
 
 #include "common/file.h"
 #include "tests/support/temp_dir.h"
@@ -43,4 +47,25 @@ TEST_CASE("progress writes to stderr, once when the work is short and no termina
   CHECK(unknown == "reading 3 records  0:00 elapsed\n");
   CHECK(written_by([] { dex::Progress progress("reading", 4, "records"); }).empty());
   close(saved);
+}
+
+TEST_CASE("on a terminal a line is redrawn in place and never longer than a row") {
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+  REQUIRE(terminal >= 0);
+  REQUIRE((grantpt(terminal) == 0 && unlockpt(terminal) == 0));
+  const winsize size{.ws_row = 24, .ws_col = 70, .ws_xpixel = 0, .ws_ypixel = 0};
+  REQUIRE(ioctl(terminal, TIOCSWINSZ, &size) == 0);
+  const int saved = dup(STDERR_FILENO);
+  REQUIRE(freopen(ptsname(terminal), "w", stderr));
+  {
+    dex::Progress progress("training", 4, "steps");
+    progress.update(2, "loss @10 3.250 @20 2.500  agree 25.0% 40.0%  400 tok/s");
+  }
+  fflush(stderr);
+  std::string drawn(4096, '\0');
+  drawn.resize(static_cast<std::size_t>(std::max<ssize_t>(0, read(terminal, drawn.data(), drawn.size()))));
+  dup2(saved, STDERR_FILENO);
+  close(saved);
+  close(terminal);
+  CHECK(drawn == "\r\033[Ktraining [####....]  50% 2/4 steps  0:00 elapsed, 0:00 left  loss @10\r\n");  // 69 columns
 }

@@ -99,3 +99,12 @@ TEST_CASE(
     REQUIRE(result.decs_branch == decs_branch(whole));
   }
 }
+
+TEST_CASE("a text costs the number of explorers and the hops of its tokens but the last") {
+  dex::RoundCount count(3);
+  for (const int branch : {0, 2, 1}) count.add({.decs_branch = branch}, /*last_of_text=*/branch == 1);
+  count.add({.decs_branch = 2}, true);
+  CHECK(count.texts() == 2);
+  CHECK(count.tokens() == 4);
+  CHECK(count.rounds() == (3 + 1 + 3) + 3);
+}

@@ -11,6 +11,8 @@
 #include "tests/support/shared.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
+#include "tests/support/tiny_samples.h"
+#include "train/train_loop.h"
 
 namespace fs = std::filesystem;
 using dex::ExitCode;
@@ -187,4 +189,44 @@ TEST_CASE("columns are aligned, numbers to the right") {
   CHECK(dex::bytes_text(1023) == "1023 bytes");
   CHECK(dex::bytes_text(1024) == "1.0 KiB");
   CHECK(dex::bytes_text(269030016) == "256.6 MiB");
+}
+
+TEST_CASE("a training run is told with options, first and last step, evaluations, checkpoints and adapters") {
+  const TempDir dir;
+  const auto path = dex::test::TinyModel{}.write(dir / "m");
+  const dex::Model model = dex::Model::load(path, dex::DepthSet({1, 3}, 4), dex::Dtype::f32, dex::WeightLayout::rows);
+  const auto samples = dex::test::tiny_samples(9, 97, 2);
+  const dex::TrainOptions options{.out = dir / "run", .depths = "1,3", .steps = 4, .batch_size = 2, .learning_rate = 0.0125, .dtype = "f32",
+                                  .save_every = 1, .eval_every = 2, .keep = 2};
+  const dex::TrainingData data{.size = samples.size(), .sample = [&](std::uint64_t index) { return samples.at(index); },
+                               .held_out = dex::test::tiny_samples(3, 97, 3), .digest = "samples"};
+  const auto outcome = dex::TrainLoop(options, model, data, [] { return false; }).run();
+  const Inspection found = inspect(dir / "run");
+  CHECK(found.code == ExitCode::done);
+  CHECK(found.facts["kind"] == "run");
+  CHECK(found.facts["saved_step"] == 4);
+  CHECK(found.facts["options"]["learning_rate"] == 0.0125);
+  CHECK(found.facts["first"]["step"] == 1);
+  CHECK(found.facts["last"]["loss"] == outcome.summary["loss"]);
+  CHECK(found.facts["evaluations"].size() == 4);  // none and start at step 0, trained at 2 and 4
+  CHECK(found.facts["evaluations"].back()["scores"] == outcome.summary["evaluation"]["trained"]);
+  CHECK(found.facts["best"]["step"] == outcome.summary["best_step"]);
+  CHECK(found.facts["adapters"]["depths"] == nlohmann::json({1, 3}));
+  check_text(found, {"learning_rate", "0.0125", "loss @1", "agree @3", "rounds/token", "step-4", "whole", "DECS hops on held-out text"});
+
+  dex::write_file(dir / "run" / "checkpoints" / "step-4" / "state.json", "{}");
+  const Inspection damaged = inspect(dir / "run");
+  CHECK(damaged.code == ExitCode::io);
+  CHECK(damaged.facts["saved_step"] == 3);
+  check_text(damaged, {"DAMAGED", "state.json"});
+}
+
+TEST_CASE("a training run that has just begun is told as far as it came") {
+  const TempDir dir;
+  dex::make_directory(dir / "run");
+  dir.write("run/metrics.jsonl", "{\"step\":1,\"loss\":2.5,\"loss_by_depth\":{\"8\":2,\"16\":3}}\n{\"step\":2,\"lo");
+  const Inspection found = inspect(dir / "run");
+  CHECK(found.code == ExitCode::done);
+  CHECK(found.facts["last"]["step"] == 1);
+  check_text(found, {"2.5000", "no whole checkpoint", "none yet"});
 }

@@ -32,14 +32,27 @@ TEST_CASE("scores are what the exits' best tokens give when counted by hand") {
   CHECK(scores.first_ead == Approx(first * 1 + second * 3 + (1 - first - second) * 4));
   const double both = share(at1.logical_and(at3)), later = share(at3) - both;
   CHECK(scores.stable_ead == Approx(both * 1 + later * 3 + (1 - both - later) * 4));
+  CHECK(scores.s_x == Approx(4 / scores.stable_ead));
+  std::int64_t answers = 0;
+  for (const Sample& sample : samples)
+    for (std::size_t i = 1; i < sample.tokens.size(); ++i)
+      answers += sample.supervised[i] && (i == 1 || !sample.supervised[i - 1]);
+  CHECK(scores.texts == answers);
+  CHECK(scores.rounds > 3 * scores.texts);
+  CHECK(scores.rounds <= 3 * scores.rows);
   CHECK(scores.decs_hops <= scores.hops);  // a masked proposal can only come to the reference sooner
 }
 
 TEST_CASE("scores survive their JSON form") {
-  const ExitScores scores{.rows = 7, .agreement = {0.25, 0.5}, .first_ead = 1.5, .stable_ead = 2.5, .hops = 2, .decs_hops = 1.75};
+  const ExitScores scores{.rows = 7, .agreement = {0.25, 0.5}, .first_ead = 1.5, .stable_ead = 2.5, .hops = 2, .decs_hops = 1.75,
+                          .texts = 2, .rounds = 14, .s_x = 1.5};
   const ExitScores back = scores_of(to_json(scores));
   CHECK(back.rows == 7);
   CHECK(back.agreement == scores.agreement);
   CHECK(back.decs_hops == 1.75);
+  CHECK(back.texts == 2);
+  CHECK(back.rounds == 14);
+  CHECK(back.s_x == 1.5);
+  CHECK(to_json(scores)["rounds_per_token"] == 2.0);
   CHECK(score_table({{"none", scores}}, {10, 20}).find("agree @20") != std::string::npos);
 }

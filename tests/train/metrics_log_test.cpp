@@ -21,3 +21,8 @@ TEST_CASE("a log that starts anew is empty") {
   const MetricsLog log(path, 0);
   CHECK(read_file(path).empty());
 }
+
+TEST_CASE("every number of a line becomes a scalar but its step") {
+  const nlohmann::json line = {{"step", 3}, {"loss", 0.5}, {"bad", nullptr}, {"name", "x"}, {"by", {{"10", 1}, {"20", {2, 3}}}}};
+  CHECK(scalars_of(line) == Scalars{{"by/10", 1}, {"by/20/0", 2}, {"by/20/1", 3}, {"loss", 0.5}});
+}

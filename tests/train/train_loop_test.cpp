@@ -7,6 +7,7 @@
 #include "checkpoints/adapter_file.h"
 #include "checkpoints/checkpoint.h"
 #include "common/file.h"
+#include "common/tensors.h"
 #include "tests/support/errors.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
@@ -165,6 +166,82 @@ TEST_CASE("a loss that is no number ends the run and is never saved") {
   CHECK_FALSE(fs::exists(broken.dir / "out/adapter_model.safetensors"));
 }
 
+TEST_CASE("a step that is no number can be skipped: it changes nothing, is counted, and the run goes on") {
+  Run run;
+  at::Tensor& norm = const_cast<at::Tensor&>(run.model.head->norm_weight());
+  const at::Tensor sound = norm.clone();
+  TrainingData data = run.data();
+  data.held_out.clear();
+  int asked = 0, broken_from = 8, broken_to = 12;  // the third batch of four
+  data.sample = [&](std::uint64_t index) {
+    if (asked % 4 == 0) norm.copy_(asked >= broken_from && asked < broken_to ? sound * std::numeric_limits<float>::infinity() : sound);
+    ++asked;
+    return run.samples.at(index);
+  };
+  run.options.out = run.dir / "out";
+  run.options.steps = 5;
+  run.options.on_nan = "skip";
+  run.options.nan_limit = 2;
+  const auto train = [&] { return TrainLoop(run.options, run.model, data, [] { return false; }).run(); };
+
+  SECTION("once") {
+    const TrainOutcome outcome = train();
+    CHECK(outcome.finished);
+    CHECK(outcome.summary["skipped"] == 1);
+    const auto state = nlohmann::json::parse(read_file(run.dir / "out/checkpoints/step-5/state.json"));
+    CHECK(state["optimizer_steps"] == 4);
+    CHECK(state["skipped"] == 1);
+    CHECK(state["skipped_in_row"] == 0);
+    CHECK(read_file(run.dir / "out/metrics.jsonl").find("\"loss\":null") != std::string::npos);
+    const AdapterFile file = read_adapter_file(run.dir / "out");
+    for (const auto& [name, tensor] : file.weights.tensors())
+      CHECK(at::isfinite(view_of(tensor)).all().item<bool>());
+  }
+  SECTION("too often in a row, and the steps before are saved") {
+    broken_to = 16;
+    test::check_refused(ExitCode::usage, {"step 4", "after 1 skipped in a row"}, train);
+    CHECK(newest_checkpoint(run.dir / "out/checkpoints").step == 3);
+    const auto state = nlohmann::json::parse(read_file(run.dir / "out/checkpoints/step-3/state.json"));
+    CHECK(state["optimizer_steps"] == 2);
+    CHECK(state["skipped_in_row"] == 1);
+  }
+}
+
+TEST_CASE("the best adapters so far are kept with their checkpoint, and interruptions do not change which") {
+  Run run;
+  run.options.eval_every = 1;
+  run.options.keep = 1;
+  run.options.init = "ridge";
+  run.options.learning_rate = 0.5;  // gets worse at once: the start stays the best
+  const auto best = [&](const std::string& out) {
+    return read_file(run.dir / out / "best/best.json") + read_file(run.dir / out / "best/adapter_model.safetensors");
+  };
+  const TrainOutcome whole = run.train("whole");
+  const auto step = whole.summary["best_step"].get<std::int64_t>();
+  double least = 9;
+  std::istringstream lines(read_file(run.dir / "whole/metrics.jsonl"));
+  std::int64_t wanted = -1;
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = nlohmann::json::parse(line);
+    for (const char* name : {"start", "trained"})
+      if (json.contains("evaluation") && json["evaluation"].contains(name) && json["evaluation"][name]["decs_hops"] < least)
+        least = json["evaluation"][name]["decs_hops"], wanted = json["step"];
+  }
+  CHECK(step == wanted);
+  CHECK(step < 9);  // or the newest is the best and nothing is tested
+  CHECK(fs::exists(run.dir / fmt::format("whole/checkpoints/step-{}", step)));
+  CHECK(fs::exists(run.dir / "whole/checkpoints/step-9"));
+  CHECK(checkpoints_in(run.dir / "whole/checkpoints").size() == 2);
+
+  run.options.stop_after = 5;
+  run.train("parts");
+  run.options.stop_after = 0;
+  run.options.resume = true;
+  run.train("parts");
+  CHECK(best("parts") == best("whole"));
+  CHECK(checkpoints_in(run.dir / "parts/checkpoints").size() == 2);
+}
+
 TEST_CASE("an earlier run is neither overwritten nor continued with other options") {
   Run run;
   run.options.stop_after = 3;
@@ -197,6 +274,8 @@ TEST_CASE("options out of range are refused by name") {
   refused("--tau", [](auto& o) { o.tau = 0; });
   refused("--warmup", [](auto& o) { o.warmup = 1.5; });
   refused("--batch-size", [](auto& o) { o.batch_size = 0; });
+  refused("--on-nan", [](auto& o) { o.on_nan = "ignore"; });
+  refused("--nan-limit", [](auto& o) { o.nan_limit = 0; });
   refused("--width", [](auto& o) { o.init = "ridge", o.width = 64; });
   CHECK_NOTHROW(check(TrainOptions{}));
 }

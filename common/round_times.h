@@ -1,0 +1,39 @@
+// What a round of decoding costs on this machine: each stage's pass with the decoder's kernels, timed alone
+// and cold.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include "common/depth_set.h"
+#include "kernels/types.h"
+
+namespace dex {
+
+struct RoundTimes {  // seconds
+  std::vector<double>
+      stages;  // layers, adapter and head of each explorer, with the most rows `full` mode gives it
+  std::vector<int> rows;  // these rows
+  double plain = 0;       // one row through all layers and the head once: a step of plain decoding
+  int threads = 0;        // that each was timed with
+  int context = 0;        // tokens before the rows
+
+  bool known() const { return plain > 0; }
+  double slowest()
+      const;           // a round when every explorer has such a machine of its own; the wire costs nothing
+  double sum() const;  // a round when all explorers take turns on this one
+};
+
+// Loads one stage after the other, beside whatever is loaded already. `width` is the adapters'.
+RoundTimes measure_round_times(const std::filesystem::path& model, const DepthSet& depths, Dtype dtype,
+                               std::int64_t width, int threads);
+
+// Tokens per second that follow when a token takes so many rounds; 0 when the times are not known.
+struct SpeedForecast {
+  double plain = 0;   // plain decoding
+  double shared = 0;  // explorers in turn on this machine
+  double apart = 0;   // a machine like this one for each explorer
+};
+SpeedForecast speed_forecast(const RoundTimes& times, double rounds_per_token);
+
+}  // namespace dex

@@ -1,0 +1,35 @@
+// What this machine does at best and what decoding would cost on it: what MFU is measured against, and what
+// turns predicted rounds into predicted tokens per second.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/depth_set.h"
+#include "common/round_times.h"
+#include "kernels/types.h"
+#include "train/evaluation.h"
+
+namespace dex {
+
+struct MachineSpeeds {
+  double gemm_peak = 0;  // operations per second; 0: not measured
+  RoundTimes rounds;     // not known when nothing is evaluated
+
+  std::string text(const std::string& dtype) const;  // one line per measurement
+};
+
+// With libtorch's threads as they are set; about two seconds for a small model. `decoding`: time rounds, too.
+MachineSpeeds measure_machine(const std::filesystem::path& model, const DepthSet& depths, Dtype dtype,
+                              std::int64_t width, bool decoding);
+
+// Tokens per second that named scores foretell for `dex decode --expand full`; empty when no rounds were
+// timed.
+std::string forecast_table(const RoundTimes& times,
+                           const std::vector<std::pair<std::string, ExitScores>>& lines);
+nlohmann::json forecast_json(const RoundTimes& times, const ExitScores& scores);
+
+}  // namespace dex
