@@ -9,11 +9,14 @@
 #include <memory>
 #include <thread>
 
+#include "common/c10d_transport.h"
 #include "common/command_line.h"
 #include "common/dtype.h"
 #include "common/error.h"
 #include "common/log.h"
+#include "common/rank_environment.h"
 #include "data/token_shards.h"
+#include "train/ranks.h"
 #include "train/stop_signal.h"
 #include "train/train_loop.h"
 
@@ -36,30 +39,62 @@ TrainingData open_data(const TrainOptions& options, const Model& model) {
           .digest = shards->digest()};
 }
 
-void prepare_torch(const TrainOptions& options) {
-  at::set_num_threads(options.threads > 0 ? options.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+void prepare_torch(const TrainOptions& options, const RankEnvironment& place) {
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  at::set_num_threads(options.threads > 0 ? options.threads : std::max(1, cores / place.local_world));
   if (!options.deterministic) return;
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
   at::globalContext().setDeterministicFillUninitializedMemory(false);
 }
 
+TrainOutcome train(const TrainOptions& options, const RankEnvironment& place, C10dTransport* wire, const StopSignal& stop) {
+  const ModelConfig config = read_model_config(options.model);
+  const DepthSet depths = DepthSet::parse(options.depths, config.num_layers);
+  Ranks ranks(rank_layout(depths, place.world, place.rank, options.stages), wire);
+  const Model model = Model::load(options.model, depths, parse_dtype(options.dtype), WeightLayout::rows, ranks.layout().stages());
+  TrainLoop loop(options, model, open_data(options, model), [&] { return stop.raised(); }, ranks);
+  if (wire) wire->set_deadline(options.step_timeout);
+  TrainOutcome outcome = loop.run();
+  if (wire) wire->finish();
+  return outcome;
+}
+
+// One rank's error ends the others at once, with its code and message.
+template <typename Work>
+auto with_word_to_peers(C10dTransport* wire, const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    if (wire) wire->abort(error.what(), error.code());
+    throw;
+  } catch (const std::exception& error) {
+    if (wire) wire->abort(error.what(), ExitCode::bug);
+    throw;
+  }
+}
+
 int run(const TrainOptions& options) {
   check(options);
-  prepare_torch(options);
-  const ModelConfig config = read_model_config(options.model);
+  require(!options.data.empty() && !options.out.empty(), ExitCode::usage, "--data and --out are needed without --dry-run");
+  const RankEnvironment place = rank_environment();
+  prepare_torch(options, place);
   const StopSignal stop;
-  const Model model = Model::load(options.model, DepthSet::parse(options.depths, config.num_layers),
-                                  parse_dtype(options.dtype), WeightLayout::rows);
-  const TrainOutcome outcome = TrainLoop(options, model, open_data(options, model), [&] { return stop.raised(); }).run();
-  std::cout << outcome.summary.dump() << std::endl;
+  std::unique_ptr<C10dTransport> wire;
+  if (place.world > 1) {
+    spdlog::info("rank {} of {}, as {} says; meeting at {}:{}", place.rank, place.world, place.source, place.address, place.port);
+    wire = C10dTransport::join(place, options.init_timeout);
+    if (place.rank > 0 && spdlog::get_level() < spdlog::level::warn) spdlog::set_level(spdlog::level::warn);  // rank 0 tells it all
+  }
+  const TrainOutcome outcome = with_word_to_peers(wire.get(), [&] { return train(options, place, wire.get(), stop); });
+  if (place.rank == 0) std::cout << outcome.summary.dump() << std::endl;
   return static_cast<int>(outcome.finished ? ExitCode::done : ExitCode::temporary);
 }
 
 void add_options(CLI::App& c, TrainOptions& o) {
   c.add_option("--model", o.model, "Model directory")->required();
-  c.add_option("--data", o.data, "Data set that dex prepare left")->required();
+  c.add_option("--data", o.data, "Data set that dex prepare left");
   c.add_option("--depths", o.depths, "Depths that get an adapter, such as 10,20")->required();
-  c.add_option("--out", o.out, "Directory for adapters, checkpoints and metrics")->required();
+  c.add_option("--out", o.out, "Directory for adapters, checkpoints and metrics");
   const auto number = [&c](const char* name, auto& value, const char* text) { c.add_option(name, value, text)->capture_default_str(); };
   number("--epochs", o.epochs, "Passes over the data");
   number("--steps", o.steps, "Steps instead of epochs; 0: epochs count");
@@ -80,6 +115,9 @@ void add_options(CLI::App& c, TrainOptions& o) {
   number("--stop-after", o.stop_after, "Stop after this step as an interruption would, after saving; 0: never");
   number("--eval-every", o.eval_every, "Steps between evaluations; 0: before and after training only");
   number("--eval-samples", o.eval_samples, "Held-out samples to evaluate on; 0: none");
+  number("--stages", o.stages, "Ranks that share a model's layers; 0: the largest divisor of the number of ranks up to the depths'");
+  number("--init-timeout", o.init_timeout, "Seconds until all ranks must have met and loaded");
+  number("--step-timeout", o.step_timeout, "Seconds a rank may wait for another; longer than a micro-batch or a save takes");
   c.add_flag("--resume", o.resume, "Go on after the newest whole checkpoint in --out, if there is one");
   c.add_flag("--deterministic", o.deterministic, "Refuse operators whose result may differ between runs");
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 
 #include "checkpoints/adapter_file.h"
 #include "checkpoints/checkpoint.h"
@@ -12,6 +13,7 @@
 #include "common/progress.h"
 #include "data/batch_plan.h"
 #include "train/adapter_gradient.h"
+#include "train/replica_sum.h"
 #include "train/ridge_start.h"
 
 namespace dex {
@@ -28,11 +30,30 @@ std::vector<int> inner_depths(const DepthSet& depths) {
   return {depths.depths().begin(), depths.depths().end() - 1};
 }
 
-double norm_of(const std::vector<AdapterWeights>& gradients) {
+double square_sum(const AdapterWeights& gradient) {
   double sum = 0;
-  for (const AdapterWeights& g : gradients)
-    for (const auto& [name, tensor] : g.named()) sum += tensor.square().sum(at::kDouble).item<double>();
-  return std::sqrt(sum);
+  for (const auto& [name, tensor] : gradient.named()) sum += tensor.square().sum(at::kDouble).item<double>();
+  return sum;
+}
+
+// Lays the RMS of the rows that other replicas have seen behind one's own.
+void share_row_sizes(Ranks& ranks, const std::vector<std::vector<Sample>>& passes, std::vector<std::vector<float>>& rms) {
+  const RankLayout& layout = ranks.layout();
+  const auto exits = static_cast<std::int64_t>(rms.size());
+  at::Tensor mine = at::empty({exits, static_cast<std::int64_t>(rms.front().size())});
+  for (std::int64_t k = 0; k < exits; ++k) mine[k].copy_(at::tensor(rms[static_cast<std::size_t>(k)]));
+  for (int other = 0; other < layout.replicas(); ++other)
+    if (other != layout.replica()) ranks.send(Kind::sum, mine, layout.rank_at(other, layout.position()));
+  for (int other = 0; other < layout.replicas(); ++other) {
+    if (other == layout.replica()) continue;
+    const IndexRange share = share_of(static_cast<std::int64_t>(passes.size()), layout, other);
+    std::int64_t rows = 0;
+    for (std::int64_t i = share.begin; i < share.end; ++i)
+      for (const Sample& sample : passes[static_cast<std::size_t>(i)]) rows += loss_rows(sample);
+    const at::Tensor theirs = ranks.receive(Kind::sum, layout.rank_at(other, layout.position()), {exits, rows});
+    for (std::int64_t k = 0; k < exits; ++k)
+      rms[static_cast<std::size_t>(k)].insert(rms[static_cast<std::size_t>(k)].end(), theirs[k].data_ptr<float>(), theirs[k].data_ptr<float>() + rows);
+  }
 }
 
 json by_depth(const std::vector<int>& depths, const std::vector<double>& values) {
@@ -41,13 +62,44 @@ json by_depth(const std::vector<int>& depths, const std::vector<double>& values)
   return object;
 }
 
+std::vector<int> own_part(const std::vector<int>& depths, const Model& model) {
+  const auto begin = depths.begin() + model.share.begin;
+  return {begin, begin + model.exits()};
+}
+
+// What ranks must agree on beside the run's identity, or they would wait for each other in vain.
+json control_of(const TrainOptions& o) {
+  return {{"save_every", o.save_every}, {"stop_after", o.stop_after}, {"eval_every", o.eval_every}, {"eval_samples", o.eval_samples},
+          {"keep", o.keep}, {"resume", o.resume}, {"deterministic", o.deterministic}, {"out", o.out.string()}};
+}
+
+std::string differences(const json& seen, const json& wanted) {
+  std::string text;
+  for (const auto& [key, value] : wanted.items())
+    if (!seen.contains(key) || seen[key] != value)
+      text += fmt::format("{}{} is {}, rank 0 has {}", text.empty() ? "" : ", ", key, seen.contains(key) ? seen[key].dump() : "absent", value.dump());
+  return text;
+}
+
+Ranks& one_rank() {
+  static Ranks alone{RankLayout{}};
+  return alone;
+}
+
 [[noreturn]] void leave_for_now(const char* what) { fail(ExitCode::temporary, "asked to stop during {}; --resume goes on", what); }
 
 }  // namespace
 
 TrainLoop::TrainLoop(const TrainOptions& options, const Model& model, TrainingData data, std::function<bool()> stop_wanted)
-    : options_(options), model_(model), data_(std::move(data)), stop_wanted_(std::move(stop_wanted)),
-      depths_(inner_depths(model.depths)), source_(model), loss_(*model.head, options.tau), identity_(identity_of(options)) {
+    : TrainLoop(options, model, std::move(data), std::move(stop_wanted), one_rank()) {}
+
+TrainLoop::TrainLoop(const TrainOptions& options, const Model& model, TrainingData data, std::function<bool()> stop_wanted, Ranks& ranks)
+    : options_(options), model_(model), ranks_(ranks), data_(std::move(data)), stop_wanted_(std::move(stop_wanted)),
+      depths_(inner_depths(model.depths)), own_depths_(own_part(depths_, model)), source_(model, ranks),
+      feed_(source_, ranks, [this](std::int64_t step) { return samples_of(step); }, options.batch_size, options.micro_batch,
+            [this] { return peer_stops_ || stop_wanted_(); }),
+      identity_(identity_of(options)) {
+  if (model.head) loss_.emplace(*model.head, options.tau);
   require(data_.size > 0, ExitCode::usage, "the data set has no sample to train on");
   epoch_steps_ = static_cast<std::int64_t>(steps_per_epoch(static_cast<std::uint64_t>(options.batch_size), data_.size));
   total_steps_ = options.steps > 0 ? options.steps : options.epochs * epoch_steps_;
@@ -55,6 +107,27 @@ TrainLoop::TrainLoop(const TrainOptions& options, const Model& model, TrainingDa
   identity_["depths"] = model.depths.text();
   identity_["model_fingerprint"] = model.fingerprint;
   identity_["data_digest"] = data_.digest;
+  agree();
+}
+
+void TrainLoop::agree() const {
+  const RankLayout& layout = ranks_.layout();
+  json mine = {{"version", DEX_VERSION}, {"world_size", layout.world}, {"stages", layout.pipeline}};
+  mine.update(identity_);
+  mine.update(control_of(options_));
+  if (!ranks_.leads()) {
+    ranks_.send(Kind::agree, mine.dump(), 0);
+    const std::string verdict = ranks_.receive_text(Kind::agree, 0);
+    require(verdict.empty(), ExitCode::usage, "{}", verdict);
+    return;
+  }
+  std::string verdict;
+  for (int rank = 1; rank < layout.world; ++rank) {
+    const std::string different = differences(json::parse(ranks_.receive_text(Kind::agree, rank)), mine);
+    if (!different.empty()) verdict += fmt::format("{}rank {} was asked for another run: {}", verdict.empty() ? "" : "; ", rank, different);
+  }
+  for (int rank = 1; rank < layout.world; ++rank) ranks_.send(Kind::agree, verdict, rank);
+  require(verdict.empty(), ExitCode::usage, "{}", verdict);
 }
 
 std::vector<Sample> TrainLoop::samples_of(std::int64_t step) const {
@@ -65,104 +138,215 @@ std::vector<Sample> TrainLoop::samples_of(std::int64_t step) const {
   return samples;
 }
 
-std::vector<AdapterWeights> TrainLoop::ridge_start() const {
-  RidgeStart ridge(model_.config, static_cast<int>(depths_.size()));
-  Progress progress("closed-form start", options_.ridge_tokens, "tokens");
+std::vector<std::vector<Sample>> TrainLoop::ridge_samples() const {
+  std::vector<std::vector<Sample>> passes;
   std::int64_t tokens = 0;
   for (std::int64_t step = 0; step < epoch_steps_ && tokens < options_.ridge_tokens; ++step)
-    for (const Sample& sample : samples_of(step)) {
-      if (stop_wanted_()) leave_for_now("the closed-form start");
+    for (Sample& sample : samples_of(step)) {
       if (tokens >= options_.ridge_tokens) break;
-      const HiddenRows hidden = source_.rows({&sample, 1});
-      ridge.add(hidden.h_RD, hidden.final_RD);
-      tokens += hidden.tokens;
-      progress.update(std::min(tokens, options_.ridge_tokens));
+      tokens += pass_tokens(sample);
+      if (passes.empty() || passes.back().size() == static_cast<std::size_t>(options_.micro_batch)) passes.emplace_back();
+      passes.back().push_back(std::move(sample));
     }
+  return passes;
+}
+
+// Each replica sums over its share of the passes; the order of the sum is that of the passes, whoever made them.
+std::vector<AdapterWeights> TrainLoop::ridge_start() {
+  const int exits = static_cast<int>(own_depths_.size());
+  const auto passes = ridge_samples();
+  const auto count = static_cast<std::int64_t>(passes.size());
+  const IndexRange mine = share_of(count, ranks_.layout(), ranks_.layout().replica());
+  std::optional<Progress> progress;
+  if (ranks_.leads()) progress.emplace("closed-form start", mine.size(), "passes");
+  RidgeStart ridge(model_.config, exits);
+  OrderedSum sums;
+  std::deque<HiddenRows> begun;
+  for (std::int64_t next = mine.begin, done = mine.begin; done < mine.end; ++done) {
+    if (stop_wanted_()) leave_for_now("the closed-form start");
+    while (next < mine.end && begun.size() < source_.ahead()) begun.push_back(source_.begin(passes[static_cast<std::size_t>(next++)]));
+    const HiddenRows hidden = source_.finish(std::move(begun.front()));
+    begun.pop_front();
+    if (exits == 0) continue;
+    RidgeStart pass(model_.config, exits);
+    pass.add(hidden.h_RD, hidden.final_RD);
+    sums.add(done, pass.sums().flatten());
+    for (std::size_t k = 0; k < own_depths_.size(); ++k) ridge.rms()[k].insert(ridge.rms()[k].end(), pass.rms()[k].begin(), pass.rms()[k].end());
+    if (progress) progress->update(done + 1 - mine.begin);
+  }
+  if (exits == 0) return {};
+  if (count > 0) {
+    ridge.sums().view(-1).copy_(replica_sum(ranks_, std::move(sums), count, ridge.sums().numel(), at::kDouble));
+    share_row_sizes(ranks_, passes, ridge.rms());
+  }
   return ridge.solve();
 }
 
-std::vector<AdapterWeights> TrainLoop::start() const {
+std::vector<AdapterWeights> TrainLoop::start() {
   if (options_.init == "ridge") return ridge_start();
-  const std::int64_t width = options_.width > 0 ? options_.width : 2 * model_.config.hidden_size;
   std::vector<AdapterWeights> weights;
-  for (int depth : depths_) weights.push_back(AdapterWeights::paper_start(model_.config, width, options_.seed, depth));
+  for (int depth : own_depths_) weights.push_back(AdapterWeights::paper_start(model_.config, width(), options_.seed, depth));
   return weights;
 }
 
 void TrainLoop::start_or_resume() {
   const auto root = options_.out / "checkpoints";
-  const CheckpointSearch found = newest_checkpoint(root);
-  for (const std::string& reason : found.passed_over) spdlog::warn("checkpoint passed over: {}", reason);
-  require(options_.resume || (!found.step && found.passed_over.empty()), ExitCode::usage,
-          "{}: holds checkpoints of an earlier run; --resume goes on with it, another --out starts anew", root.string());
-  make_directory(options_.out);
-  if (found.step) {
-    const std::int64_t width = options_.width > 0 ? options_.width : 2 * model_.config.hidden_size;
-    for (std::size_t k = 0; k < depths_.size(); ++k) weights_.push_back(AdapterWeights::paper_start(model_.config, width, 0, 0));
+  std::string found;  // the leading rank looks for all
+  if (ranks_.leads()) {
+    const CheckpointSearch search = newest_checkpoint(root);
+    for (const std::string& reason : search.passed_over) spdlog::warn("checkpoint passed over: {}", reason);
+    require(options_.resume || (!search.step && search.passed_over.empty()), ExitCode::usage,
+            "{}: holds checkpoints of an earlier run; --resume goes on with it, another --out starts anew", root.string());
+    make_directory(options_.out);
+    if (search.step) found = search.dir.filename().string();
+    for (int rank = 1; rank < ranks_.layout().world; ++rank) ranks_.send(Kind::agree, found, rank);
   } else {
-    weights_ = start();
+    found = ranks_.receive_text(Kind::agree, 0);
   }
-  optimizer_.emplace(weights_, depths_, options_.weight_decay);
-  for (const AdapterWeights& w : weights_) gradients_.push_back(zeros_like(w));
-  if (found.step) {
-    state_ = load_state(found.dir, identity_, depths_, weights_, *optimizer_);
+  weights_ = found.empty() ? start() : exits_of(at::zeros({sizes(static_cast<int>(own_depths_.size())).size()}), sizes(static_cast<int>(own_depths_.size())));
+  optimizer_.emplace(weights_, own_depths_, options_.weight_decay);
+  if (!found.empty()) {
+    require(std::filesystem::is_directory(root / found), ExitCode::usage, "{}: is not here, but rank 0 sees it; all ranks need the same --out",
+            (root / found).string());
+    state_ = load_state(root / found, identity_, depths_, own_depths_, weights_, *optimizer_);
     saved_step_ = state_.step;
-    spdlog::info("going on after step {} of {}, from {}", state_.step, total_steps_, found.dir.string());
+    spdlog::info("going on after step {} of {}, from {}", state_.step, total_steps_, (root / found).string());
   }
-  metrics_.emplace(options_.out / "metrics.jsonl", state_.step);
+  if (ranks_.leads()) metrics_.emplace(options_.out / "metrics.jsonl", state_.step);
 }
 
 std::optional<TrainLoop::StepReport> TrainLoop::step(std::int64_t index) {
   const auto start = Clock::now();
-  const std::vector<Sample> samples = samples_of(index);
-  StepReport report{.learning_rate = schedule_.rate(index)};
-  for (const Sample& sample : samples) report.rows += loss_rows(sample);
-  for (const AdapterWeights& g : gradients_)
-    for (const auto& [name, tensor] : g.named()) tensor.zero_();
-  report.loss.resize(depths_.size());
-  report.agreement.resize(depths_.size());
-  if (report.rows == 0) return report;  // no target: no loss, no optimizer step
-
-  const auto micro_batch = static_cast<std::size_t>(options_.micro_batch);
-  for (std::size_t begin = 0; begin < samples.size(); begin += micro_batch) {
-    if (stop_wanted_()) return std::nullopt;
-    const HiddenRows hidden = source_.rows(std::span(samples).subspan(begin, std::min(micro_batch, samples.size() - begin)));
-    const DistillResult part = loss_.add_gradients(hidden.h_RD, hidden.final_RD, weights_, report.rows, gradients_);
-    for (std::size_t k = 0; k < depths_.size(); ++k) {
-      report.loss[k] += part.kl[k] / static_cast<double>(report.rows);
-      report.agreement[k] += static_cast<double>(part.agreements[k]) / static_cast<double>(report.rows);
-      report.mean_loss += part.kl[k] / static_cast<double>(report.rows) / static_cast<double>(depths_.size());
+  ranks_.at(index);
+  const StepWork* work = feed_.enter();
+  if (!work) return std::nullopt;
+  StepReport report{.step = index + 1, .rows = work->rows, .tokens = work->micro_batches > 0 ? work->tokens : 0,
+                    .micro_batches = work->micro_batches, .learning_rate = schedule_.rate(index)};
+  const ExitSizes own = sizes(static_cast<int>(own_depths_.size()));
+  OrderedSum gradient;
+  std::vector<double> numbers;  // of each micro-batch and exit: KL, agreements
+  for (std::int64_t i = work->mine.begin; i < work->mine.end; ++i) {
+    const auto hidden = feed_.next();
+    if (!hidden) return std::nullopt;
+    if (own.exits == 0) continue;
+    at::Tensor part = at::zeros({own.size()});
+    auto views = exit_views(part, own);
+    const DistillResult result = loss_->add_gradients(hidden->h_RD, hidden->final_RD, weights_, report.rows, views, static_cast<std::int64_t>(depths_.size()));
+    gradient.add(i, std::move(part));
+    for (std::size_t k = 0; k < result.kl.size(); ++k) {
+      numbers.push_back(result.kl[k]);
+      numbers.push_back(static_cast<double>(result.agreements[k]));
     }
-    report.tokens += hidden.tokens;
   }
-  report.gradient_norm = norm_of(gradients_);
-  if (!std::isfinite(report.mean_loss) || !std::isfinite(report.gradient_norm)) {
-    save();
-    fail(ExitCode::usage, "step {}: the loss is {} and the gradient's norm {}; the steps before it are saved; a lower --lr or --dtype f32 may help",
-         index + 1, report.mean_loss, report.gradient_norm);
-  }
-  optimizer_->step(gradients_, report.learning_rate);
+  std::vector<double> norms(own_depths_.size());
+  if (own.exits > 0 && work->micro_batches > 0) norms = update(index, replica_sum(ranks_, std::move(gradient), work->micro_batches, own.size()), numbers);
+  numbers.insert(numbers.begin(), norms.begin(), norms.end());
+  numbers.insert(numbers.begin(), !ranks_.alone() && stop_wanted_() ? 1 : 0);
+  report.own = at::tensor(numbers, at::kDouble);
+  if (!ranks_.leads()) ranks_.send(Kind::report, report.own, 0);
+  feed_.leave();
   report.seconds = seconds_since(start);
   return report;
 }
 
+// An optimizer step; the squared norm of each exit's gradient.
+std::vector<double> TrainLoop::update(std::int64_t index, const at::Tensor& gradient, const std::vector<double>& losses) {
+  const auto gradients = exit_views(gradient, sizes(static_cast<int>(own_depths_.size())));
+  std::vector<double> norms;
+  for (const AdapterWeights& g : gradients) norms.push_back(square_sum(g));
+  const double loss = std::accumulate(losses.begin(), losses.end(), 0.0), norm = std::accumulate(norms.begin(), norms.end(), 0.0);
+  if (!std::isfinite(loss) || !std::isfinite(norm)) {
+    if (ranks_.alone()) save();
+    fail(ExitCode::usage, "step {}: the loss or the gradient is no number (sums {} and {}); {}; a lower --lr or --dtype f32 may help", index + 1,
+         loss, norm, ranks_.alone() ? "the steps before it are saved" : "the last checkpoint stands");
+  }
+  optimizer_->step(gradients, schedule_.rate(index));
+  return norms;
+}
+
+int TrainLoop::exits_at(int position) const {
+  const StageShare share = ranks_.alone() ? model_.share : ranks_.layout().stages(position);
+  return std::min(share.end, static_cast<int>(depths_.size())) - share.begin;
+}
+
+void TrainLoop::complete(StepReport& r) {
+  const RankLayout& layout = ranks_.layout();
+  r.loss.assign(depths_.size(), 0);
+  r.agreement.assign(depths_.size(), 0);
+  double squares = 0;
+  std::size_t first = 0;  // depth of a position
+  for (int position = 0; position < layout.pipeline; ++position) {
+    const auto exits = static_cast<std::size_t>(exits_at(position));
+    for (int replica = 0; replica < layout.replicas(); ++replica) {
+      const int rank = layout.rank_at(replica, position);
+      const std::int64_t passes = share_of(r.micro_batches, layout, replica).size();
+      const auto size = 1 + static_cast<std::int64_t>(exits) * (1 + 2 * passes);
+      const at::Tensor part = rank == layout.rank ? r.own : ranks_.receive(Kind::report, rank, {size}, at::kDouble);
+      const double* value = part.data_ptr<double>();
+      peer_stops_ = *value++ != 0 || peer_stops_;
+      for (std::size_t k = 0; k < exits; ++k, ++value)
+        if (replica == 0) squares += *value;
+      for (std::int64_t pass = 0; pass < passes; ++pass)
+        for (std::size_t k = 0; k < exits; ++k) {
+          r.loss[first + k] += *value++ / static_cast<double>(r.rows);
+          r.agreement[first + k] += *value++ / static_cast<double>(r.rows);
+        }
+    }
+    first += exits;
+  }
+  r.gradient_norm = std::sqrt(squares);
+  r.mean_loss = std::accumulate(r.loss.begin(), r.loss.end(), 0.0) / static_cast<double>(depths_.size());
+}
+
+void TrainLoop::settle(std::size_t open) {
+  if (!ranks_.leads()) return;
+  for (; open_.size() > open; open_.pop_front()) {
+    StepReport& report = open_.front();
+    complete(report);
+    record(report);
+    last_ = report;
+  }
+}
+
 void TrainLoop::record(const StepReport& r) {
-  metrics_->write({{"step", state_.step}, {"epoch", (state_.step - 1) / epoch_steps_}, {"learning_rate", r.learning_rate}, {"rows", r.rows},
+  metrics_->write({{"step", r.step}, {"epoch", (r.step - 1) / epoch_steps_}, {"learning_rate", r.learning_rate}, {"rows", r.rows},
                    {"tokens", r.tokens}, {"loss", r.mean_loss}, {"loss_by_depth", by_depth(depths_, r.loss)},
                    {"agreement", by_depth(depths_, r.agreement)}, {"gradient_norm", r.gradient_norm}, {"seconds", r.seconds}});
 }
 
+std::vector<AdapterWeights> TrainLoop::of_all_ranks(const std::vector<AdapterWeights>& own) {
+  const RankLayout& layout = ranks_.layout();
+  if (layout.replica() != 0) return {};
+  if (!ranks_.leads()) {
+    if (!own.empty()) ranks_.send(Kind::state, exit_vector(own), 0);
+    return {};
+  }
+  std::vector<AdapterWeights> all = own;
+  for (int position = 1; position < layout.pipeline; ++position) {
+    const ExitSizes theirs = sizes(exits_at(position));
+    if (theirs.exits == 0) continue;
+    const auto exits = exits_of(ranks_.receive(Kind::state, layout.rank_at(0, position), {theirs.size()}), theirs);
+    all.insert(all.end(), exits.begin(), exits.end());
+  }
+  return all;
+}
+
 void TrainLoop::save() {
   if (saved_step_ == state_.step) return;
-  save_state(options_.out / "checkpoints", options_.keep, state_, identity_, depths_, weights_, *optimizer_);
+  settle(0);
+  const TrainTensors all{.weights = of_all_ranks(weights_), .first = of_all_ranks(optimizer_->first()), .second = of_all_ranks(optimizer_->second())};
+  if (ranks_.leads()) save_state(options_.out / "checkpoints", options_.keep, state_, identity_, depths_, all, optimizer_->steps());
   saved_step_ = state_.step;
 }
 
+// The leading rank reads out for all; the others of its replica bring it the hidden rows of their depths.
 void TrainLoop::score(const std::vector<ExitSet>& sets) {
   if (data_.held_out.empty()) return;
+  if (!ranks_.leads()) return serve_score();
   Progress progress("held-out text", static_cast<std::int64_t>(data_.held_out.size()), "samples");
-  const auto scores = evaluate(model_, data_.held_out, sets, options_.micro_batch, [&](std::int64_t done) {
+  const auto scores = evaluate(source_, data_.held_out, sets, options_.micro_batch, [&](std::int64_t done) {
     if (stop_wanted_()) leave_for_now("the evaluation");
+    ranks_.keep_alive();
     progress.update(done);
   });
   json line = {{"step", state_.step}, {"evaluation", json::object()}};
@@ -170,33 +354,61 @@ void TrainLoop::score(const std::vector<ExitSet>& sets) {
   metrics_->write(line);
 }
 
-bool TrainLoop::train() {
-  const std::int64_t first = state_.step, last = options_.stop_after > 0 ? std::min(options_.stop_after, total_steps_) : total_steps_;
-  Progress progress("training", std::max<std::int64_t>(0, last - first), "steps");
-  const auto start = Clock::now();
-  std::int64_t tokens = 0;
-  while (state_.step < last) {
-    const auto report = stop_wanted_() ? std::nullopt : step(state_.step);
-    if (!report) break;
-    last_ = report;
+void TrainLoop::serve_score() {
+  const std::span<const Sample> samples = data_.held_out;
+  const auto micro_batch = static_cast<std::size_t>(options_.micro_batch);
+  for (std::size_t begin = 0; begin < samples.size(); begin += micro_batch) {
+    if (ranks_.layout().replica() == 0) source_.all_rows(samples.subspan(begin, std::min(micro_batch, samples.size() - begin)));
+    ranks_.keep_alive();
+  }
+}
+
+// No pass is begun past `end`: the evaluation there needs the ranks for itself.
+bool TrainLoop::train_until(std::int64_t end) {
+  feed_.start(state_.step, end);
+  while (state_.step < end) {
+    auto report = step(state_.step);
+    if (!report) return false;
     ++state_.step;
     state_.tokens += report->tokens;
-    tokens += report->tokens;
-    record(*report);
-    std::string note = fmt::format("step {}  loss {:.4f}", state_.step, report->mean_loss);
-    for (std::size_t k = 0; k < depths_.size(); ++k) note += fmt::format("  @{} {:.3f}", depths_[k], report->loss[k]);
-    progress.update(state_.step - first, note + fmt::format("  {:.0f} tok/s", static_cast<double>(tokens) / seconds_since(start)));
-    if (options_.eval_every > 0 && state_.step % options_.eval_every == 0 && state_.step < total_steps_) score({{"trained", weights_}});
-    if (options_.save_every > 0 && state_.step % options_.save_every == 0) save();
+    trained_tokens_ += report->tokens;
+    if (ranks_.leads()) open_.push_back(std::move(*report));
+    settle(ranks_.alone() ? 0 : 1);
+    show_progress();
+    if (options_.save_every > 0 && state_.step % options_.save_every == 0 && state_.step < end) save();
+  }
+  return true;
+}
+
+void TrainLoop::show_progress() {
+  if (!progress_ || !last_) return;
+  std::string note = fmt::format("step {}  loss {:.4f}", last_->step, last_->mean_loss);
+  for (std::size_t k = 0; k < depths_.size(); ++k) note += fmt::format("  @{} {:.3f}", depths_[k], last_->loss[k]);
+  progress_->update(state_.step - first_step_, note + fmt::format("  {:.0f} tok/s", static_cast<double>(trained_tokens_) / seconds_since(train_start_)));
+}
+
+bool TrainLoop::train() {
+  const std::int64_t last = options_.stop_after > 0 ? std::min(options_.stop_after, total_steps_) : total_steps_;
+  first_step_ = state_.step;
+  train_start_ = Clock::now();
+  if (ranks_.leads()) progress_.emplace("training", std::max<std::int64_t>(0, last - first_step_), "steps");
+  bool going = true;
+  while (going && state_.step < last) {
+    const std::int64_t every = options_.eval_every;
+    going = train_until(every > 0 ? std::min(last, (state_.step / every + 1) * every) : last);
+    settle(0);
+    if (going && every > 0 && state_.step % every == 0 && state_.step < total_steps_) score({{"trained", of_all_ranks(weights_)}});
+    if (going && options_.save_every > 0 && state_.step % options_.save_every == 0) save();
   }
   save();
+  progress_.reset();
   return state_.step == total_steps_;
 }
 
-void TrainLoop::write_adapters() const {
-  const AdapterConfig config{.depths = depths_, .hidden_size = model_.config.hidden_size, .width = weights_.front().up.size(0),
+void TrainLoop::write_adapters(const std::vector<AdapterWeights>& all) const {
+  const AdapterConfig config{.depths = depths_, .hidden_size = model_.config.hidden_size, .width = width(),
                              .model_fingerprint = model_.fingerprint, .data_digest = data_.digest, .tau = options_.tau};
-  write_adapter_file(options_.out, config, stored_views(named_weights(depths_, weights_)));
+  write_adapter_file(options_.out, config, stored_views(named_weights(depths_, all)));
 }
 
 std::string TrainLoop::table() const {
@@ -207,8 +419,7 @@ std::string TrainLoop::table() const {
 }
 
 json TrainLoop::summary(bool finished, double seconds, std::int64_t tokens_before) const {
-  std::int64_t parameters = 0;
-  for (const AdapterWeights& w : weights_) parameters += w.parameters();
+  const std::int64_t parameters = static_cast<std::int64_t>(depths_.size()) * sizes(1).parameters();
   const auto tokens = static_cast<double>(state_.tokens - tokens_before);
   json line = {{"command", "train"}, {"status", finished ? "finished" : "stopped"}, {"out", options_.out.string()}, {"depths", depths_},
                {"step", state_.step}, {"steps", total_steps_}, {"parameters", parameters}, {"tokens", state_.tokens},
@@ -219,7 +430,7 @@ json TrainLoop::summary(bool finished, double seconds, std::int64_t tokens_befor
 
 TrainOutcome TrainLoop::run() {
   start_or_resume();
-  if (state_.evaluation.empty()) score({{"none", {}}, {"start", weights_}});
+  if (state_.evaluation.empty()) score({{"none", {}}, {"start", of_all_ranks(weights_)}});
   const std::int64_t tokens_before = state_.tokens;
   const auto start = Clock::now();
   const bool finished = train();
@@ -228,9 +439,12 @@ TrainOutcome TrainLoop::run() {
     spdlog::info("stopped after step {} of {}, saved; --resume goes on", state_.step, total_steps_);
     return {false, summary(false, seconds, tokens_before)};
   }
-  score({{"trained", weights_}});
-  write_adapters();
-  if (!data_.held_out.empty()) spdlog::info("on {} held-out samples:\n{}", data_.held_out.size(), table());
+  const auto all = of_all_ranks(weights_);
+  score({{"trained", all}});
+  if (ranks_.leads()) {
+    write_adapters(all);
+    if (!data_.held_out.empty()) spdlog::info("on {} held-out samples:\n{}", data_.held_out.size(), table());
+  }
   return {true, summary(true, seconds, tokens_before)};
 }
 

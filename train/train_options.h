@@ -22,6 +22,11 @@ struct TrainOptions {
   std::int64_t save_every = 100, stop_after = 0, eval_every = 0;
   int keep = 3, eval_samples = 24;
   bool resume = false, deterministic = false;
+  int stages = 0;      // ranks that share a model; 0: the largest divisor of their number that is at most the depths'
+  double init_timeout = 300, step_timeout = 100;  // seconds
+  bool dry_run = false;
+  int world_size = 0;  // of the plan of a dry run; 0: as many as there are
+  double teraflops = 0;  // of a rank, for the plan; 0: measured
 };
 
 // Error(usage) naming the option, the value and what is wanted.
