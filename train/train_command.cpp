@@ -16,6 +16,7 @@
 #include "common/log.h"
 #include "common/rank_environment.h"
 #include "data/token_shards.h"
+#include "train/plan.h"
 #include "train/ranks.h"
 #include "train/stop_signal.h"
 #include "train/train_loop.h"
@@ -47,12 +48,44 @@ void prepare_torch(const TrainOptions& options, const RankEnvironment& place) {
   at::globalContext().setDeterministicFillUninitializedMemory(false);
 }
 
+// Of a few samples spread over the data.
+SampleShape mean_shape(const TrainingData& data) {
+  const std::uint64_t count = std::min<std::uint64_t>(data.size, 64);
+  SampleShape shape{0, 0};
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const Sample sample = data.sample(i * data.size / count);
+    shape.tokens += static_cast<double>(pass_tokens(sample)) / static_cast<double>(count);
+    shape.rows += static_cast<double>(loss_rows(sample)) / static_cast<double>(count);
+  }
+  return shape;
+}
+
+double flops_per_second(const TrainOptions& options) {
+  return options.teraflops > 0 ? options.teraflops * 1e12 : measured_flops_per_second(parse_dtype(options.dtype));
+}
+
+// Needs the model's config.json alone.
+int plan_only(const TrainOptions& options, const RankEnvironment& place) {
+  const ModelConfig config = read_model_config(options.model);
+  const DepthSet depths = DepthSet::parse(options.depths, config.num_layers);
+  const int world = options.world_size > 0 ? options.world_size : place.world;
+  const RankLayout layout = rank_layout(depths, world, 0, options.stages);
+  const TrainPlan plan = plan_training(config, depths, options, layout, {}, flops_per_second(options));
+  if (place.rank > 0) return static_cast<int>(ExitCode::done);
+  spdlog::info("plan:\n{}", text_of(plan));
+  std::cout << to_json(plan).dump() << std::endl;
+  return static_cast<int>(ExitCode::done);
+}
+
 TrainOutcome train(const TrainOptions& options, const RankEnvironment& place, C10dTransport* wire, const StopSignal& stop) {
   const ModelConfig config = read_model_config(options.model);
   const DepthSet depths = DepthSet::parse(options.depths, config.num_layers);
   Ranks ranks(rank_layout(depths, place.world, place.rank, options.stages), wire);
   const Model model = Model::load(options.model, depths, parse_dtype(options.dtype), WeightLayout::rows, ranks.layout().stages());
-  TrainLoop loop(options, model, open_data(options, model), [&] { return stop.raised(); }, ranks);
+  const TrainingData data = open_data(options, model);
+  if (place.rank == 0)
+    spdlog::info("plan:\n{}", text_of(plan_training(config, depths, options, ranks.layout(), mean_shape(data), flops_per_second(options))));
+  TrainLoop loop(options, model, data, [&] { return stop.raised(); }, ranks);
   if (wire) wire->set_deadline(options.step_timeout);
   TrainOutcome outcome = loop.run();
   if (wire) wire->finish();
@@ -75,9 +108,11 @@ auto with_word_to_peers(C10dTransport* wire, const Work& work) {
 
 int run(const TrainOptions& options) {
   check(options);
-  require(!options.data.empty() && !options.out.empty(), ExitCode::usage, "--data and --out are needed without --dry-run");
   const RankEnvironment place = rank_environment();
   prepare_torch(options, place);
+  if (options.dry_run) return plan_only(options, place);
+  require(!options.data.empty(), ExitCode::usage, "--data is missing; only --dry-run goes without");
+  require(!options.out.empty(), ExitCode::usage, "--out is missing; only --dry-run goes without");
   const StopSignal stop;
   std::unique_ptr<C10dTransport> wire;
   if (place.world > 1) {
@@ -91,7 +126,7 @@ int run(const TrainOptions& options) {
 }
 
 void add_options(CLI::App& c, TrainOptions& o) {
-  c.add_option("--model", o.model, "Model directory")->required();
+  c.add_option("--model", o.model, "Model directory (a config.json does for --dry-run)")->required();
   c.add_option("--data", o.data, "Data set that dex prepare left");
   c.add_option("--depths", o.depths, "Depths that get an adapter, such as 10,20")->required();
   c.add_option("--out", o.out, "Directory for adapters, checkpoints and metrics");
@@ -120,6 +155,9 @@ void add_options(CLI::App& c, TrainOptions& o) {
   number("--step-timeout", o.step_timeout, "Seconds a rank may wait for another; longer than a micro-batch or a save takes");
   c.add_flag("--resume", o.resume, "Go on after the newest whole checkpoint in --out, if there is one");
   c.add_flag("--deterministic", o.deterministic, "Refuse operators whose result may differ between runs");
+  c.add_flag("--dry-run", o.dry_run, "Print the plan and stop; needs config.json only");
+  number("--world-size", o.world_size, "Ranks to plan for in a dry run; 0: those there are");
+  number("--teraflops", o.teraflops, "TFLOP/s of a rank to plan with in a dry run; 0: measured here");
 }
 
 }  // namespace
