@@ -11,6 +11,7 @@
 #include <deque>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "common/error.h"
 #include "common/meeting_store.h"
@@ -25,7 +26,7 @@ using std::chrono::milliseconds;
 constexpr auto kEndless = milliseconds(std::int64_t{1} << 40);  // readers wait for as long as their rank lives
 constexpr std::size_t kSending = 4;  // messages to one rank that may be on their way
 constexpr std::int64_t kTags = 1 << 30;
-constexpr auto kGrace = milliseconds(400);  // for a peer that ran into its deadline at the same moment to leave word
+constexpr auto kGrace = milliseconds(250);  // for others to leave or to read word of what stopped them
 
 struct Header {
   std::int64_t size, sent;  // bytes; nanoseconds of the sender's steady clock
@@ -123,6 +124,7 @@ class C10dTransport::Group {
   }
 
   void abort(const std::string& reason, ExitCode code) noexcept {
+    if (std::exchange(told_, true)) return;
     store_->leave_word(fmt::format("{} {}", static_cast<int>(code), reason));
     // Who asks the store on this rank for the reason gets the time to do so.
     if (place_.rank == 0 && !place_.launcher_has_store) std::this_thread::sleep_for(kGrace);
@@ -241,6 +243,7 @@ class C10dTransport::Group {
   // A rank that is silent may itself wait for another: it then says so at about the same moment.
   [[noreturn]] void silent(int peer) {
     const std::string text = fmt::format("{}: rank {} sent and took nothing for {:.1f} s", me(), peer, std::chrono::duration<double>(deadline_).count());
+    told_ = true;
     store_->leave_word(fmt::format("{} {}", static_cast<int>(ExitCode::temporary), text));
     for (const auto end = Clock::now() + kGrace; Clock::now() < end; std::this_thread::sleep_for(milliseconds(50)))
       if (const auto word = store_->word_of(peer)) throw Error(ExitCode::temporary, text + "; " + word->substr(word->find(' ') + 1));
@@ -255,6 +258,7 @@ class C10dTransport::Group {
   RankEnvironment place_;
   Clock::duration deadline_, delay_;
   std::string doing_;
+  bool told_ = false;  // the others know what stopped this rank
   std::optional<MeetingStore> store_;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo_;
   std::deque<Peer> peers_;

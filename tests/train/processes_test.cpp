@@ -48,9 +48,10 @@ class Port {
 
 struct Training {
   test::TempDir dir;
-  std::vector<std::string> options{"--batch-size", "4", "--micro-batch", "1", "--lr", "1e-2", "--dtype", "f32", "--threads", "1",
-                                   "--eval-samples", "3", "--deterministic", "--init-timeout", "60", "--step-timeout", "60"};
-  std::map<int, std::vector<std::string>> extra;  // by rank
+  std::map<std::string, std::string> options{{"--depths", "1,3"}, {"--batch-size", "4"}, {"--micro-batch", "1"}, {"--lr", "1e-2"}, {"--dtype", "f32"},
+                                             {"--threads", "1"}, {"--eval-samples", "3"}, {"--init-timeout", "60"}, {"--step-timeout", "60"},
+                                             {"--save-every", "0"}, {"--model", dir / "m"}, {"--data", dir / "data"}};
+  std::map<int, std::map<std::string, std::string>> of_rank;  // in place of the options above
   int port = Port().number();
 
   Training() {
@@ -62,16 +63,17 @@ struct Training {
     writer.finish({.vocabulary = 97, .max_len = 64}, {"made", 1, false, 0, 0}, "none");
   }
 
-  std::unique_ptr<Process> start(const std::string& out, int rank, int world, const std::vector<std::string>& more) const {
-    std::vector<std::string> command{std::string(DEX_BINARY_DIR) + "/dex", "train", "--model", dir / "m", "--data", dir / "data", "--depths", "1,3", "--out", dir / out};
-    command.insert(command.end(), options.begin(), options.end());
+  std::unique_ptr<Process> start(const std::string& out, int rank, int world, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> command{std::string(DEX_BINARY_DIR) + "/dex", "train", "--out", dir / out, "--deterministic"};
+    auto all = of_rank.contains(rank) ? of_rank.at(rank) : std::map<std::string, std::string>();
+    all.insert(options.begin(), options.end());
+    for (const auto& [name, value] : all) command.insert(command.end(), {name, value});
     command.insert(command.end(), more.begin(), more.end());
-    if (extra.contains(rank)) command.insert(command.end(), extra.at(rank).begin(), extra.at(rank).end());
     const std::string r = std::to_string(rank), w = std::to_string(world);
     return std::make_unique<Process>(command, std::map<std::string, std::string>{{"RANK", r}, {"WORLD_SIZE", w}, {"LOCAL_RANK", r}, {"LOCAL_WORLD_SIZE", w},
                                      {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", std::to_string(port)}}, dir / (out + "." + r + ".log"));
   }
-  std::vector<std::unique_ptr<Process>> start_all(const std::string& out, int world, const std::vector<std::string>& more) const {
+  std::vector<std::unique_ptr<Process>> start_all(const std::string& out, int world, const std::vector<std::string>& more = {}) const {
     std::vector<std::unique_ptr<Process>> all;
     for (int rank = 0; rank < world; ++rank) all.push_back(start(out, rank, world, more));
     return all;
@@ -98,7 +100,7 @@ void check_all_end(std::vector<std::unique_ptr<Process>>& all, int code, const s
   }
 }
 
-const std::vector<std::string> kLong{"--steps", "1000000", "--save-every", "0"};
+constexpr const char* kEndless = "1000000";
 
 }  // namespace
 
@@ -115,7 +117,8 @@ TEST_CASE("processes train the adapters of one process, byte for byte, and go on
 
 TEST_CASE("when a process is killed, all others end with 75 at once and name it") {
   Training run;
-  auto all = run.start_all("out", 3, kLong);
+  run.options["--steps"] = kEndless;
+  auto all = run.start_all("out", 3);
   run.wait_for_steps("out");
   all[1]->signal(SIGKILL);
   const auto killed = Clock::now();
@@ -126,9 +129,10 @@ TEST_CASE("when a process is killed, all others end with 75 at once and name it"
 TEST_CASE("when a process is stopped, all others end with 75 within the step's deadline and name it") {
   Training run;
   const bool replicas = GENERATE(false, true);
-  auto more = kLong;
-  more.insert(more.end(), {"--step-timeout", "2.5", "--stages", replicas ? "1" : "2"});
-  auto all = run.start_all("out", 2, more);
+  run.options["--steps"] = kEndless;
+  run.options["--step-timeout"] = "2.5";
+  run.options["--stages"] = replicas ? "1" : "2";
+  auto all = run.start_all("out", 2);
   run.wait_for_steps("out");
   all[1]->signal(SIGSTOP);
   const auto stopped = Clock::now();
@@ -139,9 +143,9 @@ TEST_CASE("when a process is stopped, all others end with 75 within the step's d
 
 TEST_CASE("when a process never comes, the others end with 75 within the deadline and name it") {
   Training run;
-  run.options.insert(run.options.end(), {"--init-timeout", "1.5", "--steps", "4"});
+  run.options["--init-timeout"] = "1.5";
   const auto start = Clock::now();
-  auto first = run.start("out", 0, 3, {}), last = run.start("out", 2, 3, {});
+  auto first = run.start("out", 0, 3), last = run.start("out", 2, 3);
   CHECK(first->wait(kPatience) == 75);
   CHECK(last->wait(kPatience) == 75);
   CHECK(seconds_since(start) < 1.5 + 1 + 3);  // and the time it takes to start a program
@@ -150,9 +154,9 @@ TEST_CASE("when a process never comes, the others end with 75 within the deadlin
 
 TEST_CASE("when rank 0 never comes, the others end with 75 within the deadline") {
   Training run;
-  run.options.insert(run.options.end(), {"--init-timeout", "1.5", "--steps", "4"});
+  run.options["--init-timeout"] = "1.5";
   const auto start = Clock::now();
-  auto second = run.start("out", 1, 2, {});
+  auto second = run.start("out", 1, 2);
   CHECK(second->wait(kPatience) == 75);
   CHECK(seconds_since(start) < 1.5 + 1 + 3);
   INFO(second->log());
@@ -164,7 +168,7 @@ TEST_CASE("a port in use ends rank 0 with 75 at once") {
   const Port taken(true);
   run.port = taken.number();
   const auto start = Clock::now();
-  auto first = run.start("out", 0, 2, {"--steps", "4"});
+  auto first = run.start("out", 0, 2);
   CHECK(first->wait(kPatience) == 75);
   CHECK(seconds_since(start) < 1 + 3);
   INFO(first->log());
@@ -173,15 +177,15 @@ TEST_CASE("a port in use ends rank 0 with 75 at once") {
 
 TEST_CASE("processes that were asked for different runs end with 2 and the difference") {
   Training run;
-  run.extra[1] = {"--seed", "3"};
-  auto all = run.start_all("out", 2, {"--steps", "4"});
+  run.of_rank[1] = {{"--seed", "3"}};
+  auto all = run.start_all("out", 2);
   check_all_end(all, 2, {"rank 1 was asked for another run: seed is 3, rank 0 has 0"});
 }
 
 TEST_CASE("a process that cannot start ends the others with its code") {
   Training run;
-  run.extra[1] = {"--data", run.dir / "nowhere"};
-  auto all = run.start_all("out", 2, {"--steps", "4"});
+  run.of_rank[1] = {{"--data", run.dir / "nowhere"}};
+  auto all = run.start_all("out", 2);
   check_all_end(all, 2, {"nowhere"});
 }
 
