@@ -23,8 +23,9 @@ namespace {
 using Work = c10::intrusive_ptr<c10d::Work>;
 using std::chrono::milliseconds;
 
-constexpr auto kEndless = milliseconds(std::int64_t{1} << 40);  // readers wait for as long as their rank lives
-constexpr std::size_t kSending = 4;  // messages to one rank that may be on their way
+constexpr auto kEndless =
+    milliseconds(std::int64_t{1} << 40);  // readers wait for as long as their rank lives
+constexpr std::size_t kSending = 4;       // messages to one rank that may be on their way
 constexpr std::int64_t kTags = 1 << 30;
 constexpr auto kGrace = milliseconds(250);  // for others to leave or to read word of what stopped them
 
@@ -38,7 +39,8 @@ Clock::duration link_delay() {
   if (!text) return {};
   double value = -1;
   const auto [end, error] = std::from_chars(text, text + std::strlen(text), value);
-  require(error == std::errc() && *end == 0 && value >= 0 && value <= 1e6, ExitCode::usage, "DEX_LINK_DELAY_MS is \"{}\", wanted milliseconds", text);
+  require(error == std::errc() && *end == 0 && value >= 0 && value <= 1e6, ExitCode::usage,
+          "DEX_LINK_DELAY_MS is \"{}\", wanted milliseconds", text);
   return seconds_to_duration(value / 1e3);
 }
 
@@ -48,7 +50,8 @@ at::Tensor view_of_bytes(void* bytes, std::size_t size) {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-c10::intrusive_ptr<c10d::ProcessGroupGloo::Options> gloo_options(const RankEnvironment& place, milliseconds timeout) {
+c10::intrusive_ptr<c10d::ProcessGroupGloo::Options> gloo_options(const RankEnvironment& place,
+                                                                 milliseconds timeout) {
   using Gloo = c10d::ProcessGroupGloo;
   const bool local = place.address == "localhost" || place.address.rfind("127.", 0) == 0;
   if (!local || std::getenv("GLOO_SOCKET_IFNAME")) return Gloo::Options::create_default(timeout);
@@ -63,7 +66,10 @@ c10::intrusive_ptr<c10d::ProcessGroupGloo::Options> gloo_options(const RankEnvir
 class C10dTransport::Group {
  public:
   Group(const RankEnvironment& place, double deadline)
-      : place_(place), deadline_(seconds_to_duration(deadline)), delay_(link_delay()), peers_(static_cast<std::size_t>(place.world)) {
+      : place_(place),
+        deadline_(seconds_to_duration(deadline)),
+        delay_(link_delay()),
+        peers_(static_cast<std::size_t>(place.world)) {
     const auto end = Clock::now() + deadline_;
     store_.emplace(place, end);
     store_->wait_for_all(end);
@@ -86,13 +92,17 @@ class C10dTransport::Group {
   void send(Bytes bytes, int to) {
     Peer& peer = peers_.at(static_cast<std::size_t>(to));
     const auto end = Clock::now() + deadline_;
+    listen(to);  // or two ranks that send to each other might both wait
     while (peer.sending.size() >= kSending) complete_oldest(peer, to, end);
     Message& message = peer.sending.emplace_back();
     message.bytes = std::move(bytes);
-    message.header = {static_cast<std::int64_t>(message.bytes.size()), Clock::now().time_since_epoch().count()};
+    message.header = {static_cast<std::int64_t>(message.bytes.size()),
+                      Clock::now().time_since_epoch().count()};
     try {
       push(message, view_of_bytes(&message.header, sizeof message.header), to, 2 * peer.sent % kTags);
-      if (!message.bytes.empty()) push(message, view_of_bytes(message.bytes.data(), message.bytes.size()), to, (2 * peer.sent + 1) % kTags);
+      if (!message.bytes.empty())
+        push(message, view_of_bytes(message.bytes.data(), message.bytes.size()), to,
+             (2 * peer.sent + 1) % kTags);
     } catch (const std::exception& error) {
       lost(to, first_line(error.what()));
     }
@@ -101,9 +111,10 @@ class C10dTransport::Group {
 
   Bytes receive(int from) {
     Peer& peer = peers_.at(static_cast<std::size_t>(from));
-    if (!peer.reader.joinable()) peer.reader = std::thread([this, from] { read(from); });
+    listen(from);
     std::unique_lock lock(peer.mutex);
-    const bool in_time = peer.changed.wait_for(lock, deadline_, [&] { return !peer.inbox.empty() || peer.gone; });
+    const bool in_time =
+        peer.changed.wait_for(lock, deadline_, [&] { return !peer.inbox.empty() || peer.gone; });
     if (peer.inbox.empty()) {
       lock.unlock();
       in_time ? lost(from, *peer.gone) : silent(from);
@@ -111,7 +122,8 @@ class C10dTransport::Group {
     Arrived arrived = std::move(peer.inbox.front());
     peer.inbox.pop_front();
     lock.unlock();
-    if (delay_.count() > 0) std::this_thread::sleep_until(Clock::time_point(Clock::duration(arrived.sent)) + delay_);
+    if (delay_.count() > 0)
+      std::this_thread::sleep_until(Clock::time_point(Clock::duration(arrived.sent)) + delay_);
     return std::move(arrived.bytes);
   }
 
@@ -156,16 +168,21 @@ class C10dTransport::Group {
   void connect(Clock::time_point end) {
     const auto left = std::chrono::duration_cast<milliseconds>(end - Clock::now());
     try {
-      auto made = within(end + milliseconds(200), [place = place_, store = store_->store(), left]() -> c10::intrusive_ptr<c10d::ProcessGroupGloo> {
-        const auto prefixed = c10::make_intrusive<c10d::PrefixStore>("gloo", store);
-        return c10::make_intrusive<c10d::ProcessGroupGloo>(prefixed, place.rank, place.world, gloo_options(place, std::max(left, milliseconds(1))));
-      });
-      require(made.has_value(), ExitCode::temporary, "rank {}, joining: the ranks did not connect to each other in time", place_.rank);
+      auto made = within(
+          end + milliseconds(200),
+          [place = place_, store = store_->store(), left]() -> c10::intrusive_ptr<c10d::ProcessGroupGloo> {
+            const auto prefixed = c10::make_intrusive<c10d::PrefixStore>("gloo", store);
+            return c10::make_intrusive<c10d::ProcessGroupGloo>(
+                prefixed, place.rank, place.world, gloo_options(place, std::max(left, milliseconds(1))));
+          });
+      require(made.has_value(), ExitCode::temporary,
+              "rank {}, joining: the ranks did not connect to each other in time", place_.rank);
       gloo_ = *made;
     } catch (const Error&) {
       throw;
     } catch (const std::exception& error) {
-      fail(ExitCode::temporary, "rank {}, joining: the ranks do not reach each other: {}", place_.rank, first_line(error.what()));
+      fail(ExitCode::temporary, "rank {}, joining: the ranks do not reach each other: {}", place_.rank,
+           first_line(error.what()));
     }
   }
 
@@ -178,7 +195,8 @@ class C10dTransport::Group {
     Message& message = peer.sending.front();
     while (!message.works.empty()) {
       try {
-        message.works.front()->wait(std::max(milliseconds(1), std::chrono::duration_cast<milliseconds>(end - Clock::now())));
+        message.works.front()->wait(
+            std::max(milliseconds(1), std::chrono::duration_cast<milliseconds>(end - Clock::now())));
       } catch (const std::exception& error) {
         if (Clock::now() >= end) silent(to);
         lost(to, first_line(error.what()));
@@ -186,6 +204,11 @@ class C10dTransport::Group {
       message.works.erase(message.works.begin());
     }
     peer.sending.pop_front();
+  }
+
+  void listen(int to) {
+    Peer& peer = peers_[static_cast<std::size_t>(to)];
+    if (!peer.reader.joinable()) peer.reader = std::thread([this, to] { read(to); });
   }
 
   // A reader: takes what a rank sends as soon as it comes, so that senders never wait for us.
@@ -196,7 +219,9 @@ class C10dTransport::Group {
         Header header;
         if (!take(peer, from, view_of_bytes(&header, sizeof header), 2 * count % kTags)) return;
         Arrived arrived{Bytes(static_cast<std::size_t>(header.size)), header.sent};
-        if (header.size > 0 && !take(peer, from, view_of_bytes(arrived.bytes.data(), arrived.bytes.size()), (2 * count + 1) % kTags)) return;
+        if (header.size > 0 && !take(peer, from, view_of_bytes(arrived.bytes.data(), arrived.bytes.size()),
+                                     (2 * count + 1) % kTags))
+          return;
         const std::lock_guard lock(peer.mutex);
         peer.inbox.push_back(std::move(arrived));
         peer.changed.notify_all();
@@ -232,7 +257,9 @@ class C10dTransport::Group {
     peer.reader.join();
   }
 
-  std::string me() const { return doing_.empty() ? fmt::format("rank {}", rank()) : fmt::format("rank {}, {}", rank(), doing_); }
+  std::string me() const {
+    return doing_.empty() ? fmt::format("rank {}", rank()) : fmt::format("rank {}, {}", rank(), doing_);
+  }
 
   // A rank that is gone has left word why, unless it was killed.
   [[noreturn]] void lost(int peer, const std::string& reason) {
@@ -242,17 +269,21 @@ class C10dTransport::Group {
 
   // A rank that is silent may itself wait for another: it then says so at about the same moment.
   [[noreturn]] void silent(int peer) {
-    const std::string text = fmt::format("{}: rank {} sent and took nothing for {:.1f} s", me(), peer, std::chrono::duration<double>(deadline_).count());
+    const std::string text = fmt::format("{}: rank {} sent and took nothing for {:.1f} s", me(), peer,
+                                         std::chrono::duration<double>(deadline_).count());
     told_ = true;
     store_->leave_word(fmt::format("{} {}", static_cast<int>(ExitCode::temporary), text));
-    for (const auto end = Clock::now() + kGrace; Clock::now() < end; std::this_thread::sleep_for(milliseconds(50)))
-      if (const auto word = store_->word_of(peer)) throw Error(ExitCode::temporary, text + "; " + word->substr(word->find(' ') + 1));
+    for (const auto end = Clock::now() + kGrace; Clock::now() < end;
+         std::this_thread::sleep_for(milliseconds(50)))
+      if (const auto word = store_->word_of(peer))
+        throw Error(ExitCode::temporary, text + "; " + word->substr(word->find(' ') + 1));
     throw Error(ExitCode::temporary, text);
   }
 
   [[noreturn]] void follow(int peer, const std::string& word) {
     const int code = std::atoi(word.c_str());
-    throw Error(static_cast<ExitCode>(code), fmt::format("{}: rank {} has stopped: {}", me(), peer, word.substr(word.find(' ') + 1)));
+    throw Error(static_cast<ExitCode>(code),
+                fmt::format("{}: rank {} has stopped: {}", me(), peer, word.substr(word.find(' ') + 1)));
   }
 
   RankEnvironment place_;

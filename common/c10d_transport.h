@@ -1,5 +1,5 @@
-// Ranks as processes, on one machine or many: libtorch's TCPStore to meet, its ProcessGroupGloo as the wire. Every wait has
-// our deadline, never the library's.
+// Ranks as processes, on one machine or many: libtorch's TCPStore to meet, its ProcessGroupGloo as the wire.
+// Every wait has our deadline, never the library's.
 #pragma once
 #include <memory>
 
@@ -10,8 +10,8 @@ namespace dex {
 
 class C10dTransport final : public Transport {
  public:
-  // Meets all other ranks. Error(temporary) within `deadline` seconds naming the ranks that are missing, at once when the
-  // port is in use. The deadline holds for receive() until set_deadline() gives another.
+  // Meets all other ranks. Error(temporary) within `deadline` seconds naming the ranks that are missing, at
+  // once when the port is in use. The deadline holds for receive() until set_deadline() gives another.
   static std::unique_ptr<C10dTransport> join(const RankEnvironment& place, double deadline);
   ~C10dTransport() override;
 

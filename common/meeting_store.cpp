@@ -18,7 +18,8 @@ constexpr auto kPause = std::chrono::milliseconds(20);
 constexpr auto kWordTime = std::chrono::milliseconds(300);
 
 std::chrono::milliseconds left_until(Clock::time_point end) {
-  return std::max(std::chrono::milliseconds(1), std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()));
+  return std::max(std::chrono::milliseconds(1),
+                  std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()));
 }
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
@@ -38,11 +39,13 @@ Store connect(const RankEnvironment& place, Clock::time_point end) {
     if (store) return *store;
   } catch (const std::exception& error) {
     const std::string reason = first_line(error.what());
-    require(reason.find("EADDRINUSE") == std::string::npos, ExitCode::temporary, "rank {}, joining: port {} is in use: {}", place.rank,
-            place.port, reason);
+    require(reason.find("EADDRINUSE") == std::string::npos, ExitCode::temporary,
+            "rank {}, joining: port {} is in use: {}", place.rank, place.port, reason);
     fail(ExitCode::temporary, "rank {}, joining: no meeting at {}: {}", place.rank, where, reason);
   }
-  fail(ExitCode::temporary, "rank {}, joining: nobody answers at {} (MASTER_ADDR, MASTER_PORT), where rank 0 should", place.rank, where);
+  fail(ExitCode::temporary,
+       "rank {}, joining: nobody answers at {} (MASTER_ADDR, MASTER_PORT), where rank 0 should", place.rank,
+       where);
 }
 
 std::string key_of(const char* kind, int rank) { return fmt::format("{}/{}", kind, rank); }
@@ -63,16 +66,18 @@ void MeetingStore::wait_for_all(Clock::time_point end) {
     for (int rank = 0; rank < place_.world; ++rank) missing.push_back(rank);
     while (came && Clock::now() < end) {
       std::erase_if(missing, [&](int rank) {
-        return within(end, [store = store_, rank] { return store->check({key_of("here", rank)}); }).value_or(false);
+        return within(end, [store = store_, rank] { return store->check({key_of("here", rank)}); })
+            .value_or(false);
       });
       if (missing.empty()) return;
       std::this_thread::sleep_for(kPause);
     }
   } catch (const std::exception& error) {
-    fail(ExitCode::temporary, "rank {}, joining: the store of rank 0 at {}:{} is gone: {}", place_.rank, place_.address, place_.port,
-         first_line(error.what()));
+    fail(ExitCode::temporary, "rank {}, joining: the store of rank 0 at {}:{} is gone: {}", place_.rank,
+         place_.address, place_.port, first_line(error.what()));
   }
-  fail(ExitCode::temporary, "rank {}, joining: of {} ranks these have not come: {}", place_.rank, place_.world, fmt::join(missing, ", "));
+  fail(ExitCode::temporary, "rank {}, joining: of {} ranks these have not come: {}", place_.rank,
+       place_.world, fmt::join(missing, ", "));
 }
 
 void MeetingStore::leave_word(const std::string& text) noexcept {
@@ -87,11 +92,12 @@ void MeetingStore::leave_word(const std::string& text) noexcept {
 
 std::optional<std::string> MeetingStore::word_of(int rank) noexcept {
   try {
-    const auto word = within(Clock::now() + kWordTime, [store = store_, key = key_of("word", rank)]() -> std::optional<std::string> {
-      if (!store->check({key})) return std::nullopt;
-      const auto bytes = store->get(key);
-      return std::string(bytes.begin(), bytes.end());
-    });
+    const auto word = within(Clock::now() + kWordTime,
+                             [store = store_, key = key_of("word", rank)]() -> std::optional<std::string> {
+                               if (!store->check({key})) return std::nullopt;
+                               const auto bytes = store->get(key);
+                               return std::string(bytes.begin(), bytes.end());
+                             });
     return word ? *word : std::nullopt;
   } catch (const std::exception&) {
     return std::nullopt;

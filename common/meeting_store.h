@@ -18,7 +18,8 @@ inline Clock::duration seconds_to_duration(double seconds) {
 
 class MeetingStore {
  public:
-  // Rank 0 serves unless the launcher does. Error(temporary) when the port is in use or nobody serves until `end`.
+  // Rank 0 serves unless the launcher does. Error(temporary) when the port is in use or nobody serves until
+  // `end`.
   MeetingStore(const RankEnvironment& place, Clock::time_point end);
 
   // Error(temporary) naming the ranks that have not come until `end`.

@@ -8,8 +8,8 @@
 
 namespace dex {
 
-// The call's result, or nothing when it has not come back by `end`: then it goes on in a thread nobody waits for, so it
-// must own all it uses. Throws what the call throws.
+// The call's result, or nothing when it has not come back by `end`: then it goes on in a thread nobody waits
+// for, so it must own all it uses. Throws what the call throws.
 template <typename Call>
 auto within(std::chrono::steady_clock::time_point end, Call call) -> std::optional<decltype(call())> {
   auto task = std::make_shared<std::packaged_task<decltype(call())()>>(std::move(call));

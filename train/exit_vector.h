@@ -12,7 +12,9 @@ namespace dex {
 struct ExitSizes {
   std::int64_t exits = 0, hidden = 0, width = 0;
   std::int64_t parameters() const { return 2 * hidden * width + 2 * hidden + width + 1; }  // of one exit
-  std::int64_t stride() const { return (parameters() + 15) / 16 * 16; }  // each exit's begin on equal alignment: equal bits
+  std::int64_t stride() const {
+    return (parameters() + 15) / 16 * 16;
+  }  // each exit's begin on equal alignment: equal bits
   std::int64_t size() const { return exits * stride(); }
 };
 
@@ -20,6 +22,7 @@ struct ExitSizes {
 std::vector<AdapterWeights> exit_views(const at::Tensor& vector, const ExitSizes& sizes);
 
 at::Tensor exit_vector(const std::vector<AdapterWeights>& exits);  // a copy
-std::vector<AdapterWeights> exits_of(const at::Tensor& vector, const ExitSizes& sizes);  // tensors of their own
+std::vector<AdapterWeights> exits_of(const at::Tensor& vector,
+                                     const ExitSizes& sizes);  // tensors of their own
 
 }  // namespace dex

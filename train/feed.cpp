@@ -10,15 +10,22 @@ std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / 
 }  // namespace
 
 IndexRange share_of(std::int64_t count, const RankLayout& layout, int replica) {
-  return {quotient_up(count * replica, layout.replicas()), quotient_up(count * (replica + 1), layout.replicas())};
+  return {quotient_up(count * replica, layout.replicas()),
+          quotient_up(count * (replica + 1), layout.replicas())};
 }
 
-Feed::Feed(const HiddenSource& source, Ranks& ranks, std::function<std::vector<Sample>(std::int64_t step)> samples_of, int batch_size,
-           int micro_batch, std::function<bool()> stop_wanted)
-    : source_(source), ranks_(ranks), samples_of_(std::move(samples_of)), micro_batch_(micro_batch), stop_wanted_(std::move(stop_wanted)) {
+Feed::Feed(const HiddenSource& source, Ranks& ranks,
+           std::function<std::vector<Sample>(std::int64_t step)> samples_of, int batch_size, int micro_batch,
+           std::function<bool()> stop_wanted)
+    : source_(source),
+      ranks_(ranks),
+      samples_of_(std::move(samples_of)),
+      micro_batch_(micro_batch),
+      stop_wanted_(std::move(stop_wanted)) {
   const RankLayout& layout = ranks.layout();
   const std::int64_t passes_ahead = layout.pipeline > 1 ? layout.pipeline : 0;
-  const std::int64_t least = std::max<std::int64_t>(1, quotient_up(batch_size, micro_batch) / layout.replicas());
+  const std::int64_t least =
+      std::max<std::int64_t>(1, quotient_up(batch_size, micro_batch) / layout.replicas());
   steps_ahead_ = quotient_up(passes_ahead, least);
 }
 
@@ -43,21 +50,25 @@ bool Feed::decide() {
     next.work.rows += loss_rows(sample);
     next.work.tokens += pass_tokens(sample);
   }
-  if (next.work.rows > 0) next.work.micro_batches = quotient_up(static_cast<std::int64_t>(next.work.samples.size()), micro_batch_);
+  if (next.work.rows > 0)
+    next.work.micro_batches = quotient_up(static_cast<std::int64_t>(next.work.samples.size()), micro_batch_);
   next.work.mine = share_of(next.work.micro_batches, ranks_.layout(), ranks_.layout().replica());
   steps_.push_back(std::move(next));
   return true;
 }
 
 const StepWork* Feed::enter() {
-  while (!stopped_ && next_step_ < end_ && (steps_.empty() || next_step_ <= steps_.front().work.step + steps_ahead_))
+  while (!stopped_ && next_step_ < end_ &&
+         (steps_.empty() || next_step_ <= steps_.front().work.step + steps_ahead_))
     if (!decide()) break;
   return steps_.empty() ? nullptr : &steps_.front().work;
 }
 
 std::span<const Sample> Feed::micro_batch_of(const StepWork& work, std::int64_t index) const {
   const std::int64_t begin = index * micro_batch_, count = static_cast<std::int64_t>(work.samples.size());
-  return std::span(work.samples).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(std::min(micro_batch_, count - begin)));
+  return std::span(work.samples)
+      .subspan(static_cast<std::size_t>(begin),
+               static_cast<std::size_t>(std::min(micro_batch_, count - begin)));
 }
 
 bool Feed::begin_next() {

@@ -16,15 +16,11 @@ Layout lay_out(std::span<const Sample> samples) {
     const std::int64_t offset = layout.begin.back();
     for (std::size_t i = 1; i < sample.tokens.size(); ++i)
       if (sample.supervised[i]) layout.rows.push_back(offset + static_cast<std::int64_t>(i) - 1);
-    layout.tokens.insert(layout.tokens.end(), sample.tokens.begin(), sample.tokens.begin() + pass_tokens(sample));
+    layout.tokens.insert(layout.tokens.end(), sample.tokens.begin(),
+                         sample.tokens.begin() + pass_tokens(sample));
     layout.begin.push_back(static_cast<std::int64_t>(layout.tokens.size()));
   }
   return layout;
-}
-
-Ranks& one_rank() {
-  static Ranks alone{RankLayout{}};
-  return alone;
 }
 
 }  // namespace
@@ -37,8 +33,9 @@ HiddenRows HiddenSource::begin(std::span<const Sample> samples) const {
   const int rank = ranks_.layout().rank;
   HiddenRows result;
   result.tokens = static_cast<std::int64_t>(layout.tokens.size());
-  at::Tensor x = ranks_.first() ? model_.embedding->rows(layout.tokens)
-                                : ranks_.receive(Kind::rows, rank - 1, {result.tokens, model_.config.hidden_size});
+  at::Tensor x = ranks_.first()
+                     ? model_.embedding->rows(layout.tokens)
+                     : ranks_.receive(Kind::rows, rank - 1, {result.tokens, model_.config.hidden_size});
   for (const Stage& stage : model_.stages) {
     x = stage.forward_causal(x, layout.begin);
     result.h_RD.push_back(x.index_select(0, index));
@@ -46,7 +43,8 @@ HiddenRows HiddenSource::begin(std::span<const Sample> samples) const {
   if (ranks_.last()) {
     result.final_RD = result.h_RD.back();
     result.h_RD.pop_back();
-    for (int back = 1; back < ranks_.layout().pipeline; ++back) ranks_.send(Kind::final_rows, result.final_RD, rank - back);
+    for (int back = 1; back < ranks_.layout().pipeline; ++back)
+      ranks_.send(Kind::final_rows, result.final_RD, rank - back);
   } else {
     ranks_.send(Kind::rows, x, rank + 1);
   }
@@ -56,7 +54,8 @@ HiddenRows HiddenSource::begin(std::span<const Sample> samples) const {
 HiddenRows HiddenSource::finish(HiddenRows begun) const {
   const RankLayout& layout = ranks_.layout();
   if (!ranks_.last())
-    begun.final_RD = ranks_.receive(Kind::final_rows, layout.rank_at(layout.replica(), layout.pipeline - 1), begun.h_RD.front().sizes());
+    begun.final_RD = ranks_.receive(Kind::final_rows, layout.rank_at(layout.replica(), layout.pipeline - 1),
+                                    begun.h_RD.front().sizes());
   return begun;
 }
 

@@ -1,5 +1,6 @@
-// The frozen model run over samples: the hidden states that the adapters learn from. Nothing is padded, and only the
-// supervised rows come out. Ranks that share a model each run their own layers: rows move forward, final rows come back.
+// The frozen model run over samples: the hidden states that the adapters learn from. Nothing is padded, and
+// only the supervised rows come out. Ranks that share a model each run their own layers: rows move forward,
+// final rows come back.
 #pragma once
 #include <ATen/ATen.h>
 
@@ -13,10 +14,10 @@
 
 namespace dex {
 
-struct HiddenRows {                // R supervised rows, D hidden
-  std::vector<at::Tensor> h_RD;    // at each non-final depth of this rank
-  at::Tensor final_RD;             // at depth L; undefined on a rank without such a depth that is not the last
-  std::int64_t tokens = 0;         // that went through the model
+struct HiddenRows {              // R supervised rows, D hidden
+  std::vector<at::Tensor> h_RD;  // at each non-final depth of this rank
+  at::Tensor final_RD;           // at depth L; undefined on a rank without such a depth that is not the last
+  std::int64_t tokens = 0;       // that went through the model
 };
 
 class HiddenSource {
@@ -24,8 +25,8 @@ class HiddenSource {
   HiddenSource(const Model& model);  // NOLINT: a whole model is a source
   HiddenSource(const Model& model, Ranks& ranks) : model_(model), ranks_(ranks) {}
 
-  // A pass through this rank's layers. Several may be begun before the first is finished; all ranks of a replica begin and
-  // finish the same passes in the same order.
+  // A pass through this rank's layers. Several may be begun before the first is finished; all ranks of a
+  // replica begin and finish the same passes in the same order.
   HiddenRows begin(std::span<const Sample> samples) const;
   HiddenRows finish(HiddenRows begun) const;  // waits for the final rows
   HiddenRows rows(std::span<const Sample> samples) const { return finish(begin(samples)); }

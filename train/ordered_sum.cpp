@@ -5,7 +5,8 @@
 namespace dex {
 
 void OrderedSum::add(SumNode node, at::Tensor tensor) {
-  auto at = std::lower_bound(parts_.begin(), parts_.end(), node.begin, [](const auto& part, std::int64_t begin) { return part.first.begin < begin; });
+  auto at = std::lower_bound(parts_.begin(), parts_.end(), node.begin,
+                             [](const auto& part, std::int64_t begin) { return part.first.begin < begin; });
   at = parts_.insert(at, {node, std::move(tensor)});
   for (;;) {  // with its neighbour, while that is there
     const auto [begin, size] = at->first;

@@ -1,5 +1,6 @@
-// A sum of tensors numbered 0 .. count-1 whose rounding depends on the numbers alone, not on who adds them: neighbours are
-// added in pairs, then pairs of pairs. A part of the numbers adds up to few tensors (its whole pairs), which other parts take.
+// A sum of tensors numbered 0 .. count-1 whose rounding depends on the numbers alone, not on who adds them:
+// neighbours are added in pairs, then pairs of pairs. A part of the numbers adds up to few tensors (its whole
+// pairs), which other parts take.
 #pragma once
 #include <ATen/ATen.h>
 

@@ -35,7 +35,8 @@ std::vector<Sample> held_out_samples(const TokenShards& shards, int wanted) {
 TrainingData open_data(const TrainOptions& options, const Model& model) {
   const auto shards = std::make_shared<TokenShards>(TokenShards::open(options.data, "train"));
   shards->require_made_for(model.tokenizer ? model.tokenizer->digest() : "", model.config.vocab_size);
-  return {.size = shards->size(), .sample = [shards](std::uint64_t index) { return shards->sample(index); },
+  return {.size = shards->size(),
+          .sample = [shards](std::uint64_t index) { return shards->sample(index); },
           .held_out = held_out_samples(TokenShards::open(options.data, "held_out"), options.eval_samples),
           .digest = shards->digest()};
 }
@@ -61,7 +62,8 @@ SampleShape mean_shape(const TrainingData& data) {
 }
 
 double flops_per_second(const TrainOptions& options) {
-  return options.teraflops > 0 ? options.teraflops * 1e12 : measured_flops_per_second(parse_dtype(options.dtype));
+  return options.teraflops > 0 ? options.teraflops * 1e12
+                               : measured_flops_per_second(parse_dtype(options.dtype));
 }
 
 // Needs the model's config.json alone.
@@ -77,15 +79,20 @@ int plan_only(const TrainOptions& options, const RankEnvironment& place) {
   return static_cast<int>(ExitCode::done);
 }
 
-TrainOutcome train(const TrainOptions& options, const RankEnvironment& place, C10dTransport* wire, const StopSignal& stop) {
+TrainOutcome train(const TrainOptions& options, const RankEnvironment& place, C10dTransport* wire,
+                   const StopSignal& stop) {
   const ModelConfig config = read_model_config(options.model);
   const DepthSet depths = DepthSet::parse(options.depths, config.num_layers);
   Ranks ranks(rank_layout(depths, place.world, place.rank, options.stages), wire);
-  const Model model = Model::load(options.model, depths, parse_dtype(options.dtype), WeightLayout::rows, ranks.layout().stages());
+  const Model model = Model::load(options.model, depths, parse_dtype(options.dtype), WeightLayout::rows,
+                                  ranks.layout().stages());
   const TrainingData data = open_data(options, model);
   if (place.rank == 0)
-    spdlog::info("plan:\n{}", text_of(plan_training(config, depths, options, ranks.layout(), mean_shape(data), flops_per_second(options))));
-  TrainLoop loop(options, model, data, [&] { return stop.raised(); }, ranks);
+    spdlog::info("plan:\n{}", text_of(plan_training(config, depths, options, ranks.layout(), mean_shape(data),
+                                                    flops_per_second(options))));
+  TrainLoop loop(
+      options, model, data, [&] { return stop.raised(); }, ranks);
+  loop.prepare();
   if (wire) wire->set_deadline(options.step_timeout);
   TrainOutcome outcome = loop.run();
   if (wire) wire->finish();
@@ -116,11 +123,14 @@ int run(const TrainOptions& options) {
   const StopSignal stop;
   std::unique_ptr<C10dTransport> wire;
   if (place.world > 1) {
-    spdlog::info("rank {} of {}, as {} says; meeting at {}:{}", place.rank, place.world, place.source, place.address, place.port);
+    spdlog::info("rank {} of {}, as {} says; meeting at {}:{}", place.rank, place.world, place.source,
+                 place.address, place.port);
     wire = C10dTransport::join(place, options.init_timeout);
-    if (place.rank > 0 && spdlog::get_level() < spdlog::level::warn) spdlog::set_level(spdlog::level::warn);  // rank 0 tells it all
+    if (place.rank > 0 && spdlog::get_level() < spdlog::level::warn)
+      spdlog::set_level(spdlog::level::warn);  // rank 0 tells it all
   }
-  const TrainOutcome outcome = with_word_to_peers(wire.get(), [&] { return train(options, place, wire.get(), stop); });
+  const TrainOutcome outcome =
+      with_word_to_peers(wire.get(), [&] { return train(options, place, wire.get(), stop); });
   if (place.rank == 0) std::cout << outcome.summary.dump() << std::endl;
   return static_cast<int>(outcome.finished ? ExitCode::done : ExitCode::temporary);
 }
@@ -130,7 +140,9 @@ void add_options(CLI::App& c, TrainOptions& o) {
   c.add_option("--data", o.data, "Data set that dex prepare left");
   c.add_option("--depths", o.depths, "Depths that get an adapter, such as 10,20")->required();
   c.add_option("--out", o.out, "Directory for adapters, checkpoints and metrics");
-  const auto number = [&c](const char* name, auto& value, const char* text) { c.add_option(name, value, text)->capture_default_str(); };
+  const auto number = [&c](const char* name, auto& value, const char* text) {
+    c.add_option(name, value, text)->capture_default_str();
+  };
   number("--epochs", o.epochs, "Passes over the data");
   number("--steps", o.steps, "Steps instead of epochs; 0: epochs count");
   number("--batch-size", o.batch_size, "Samples of a step");
@@ -143,16 +155,22 @@ void add_options(CLI::App& c, TrainOptions& o) {
   number("--init", o.init, "Start: paper (alpha 1e-3) or ridge (closed form)");
   number("--ridge-tokens", o.ridge_tokens, "Tokens the closed form is solved on");
   number("--dtype", o.dtype, "Compute type of the frozen model: bf16 or f32; adapters are trained in f32");
-  c.add_option("--seed", o.seed, "Of start and sample order")->check(CLI::NonNegativeNumber)->capture_default_str();
+  c.add_option("--seed", o.seed, "Of start and sample order")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   number("--threads", o.threads, "0: one per core");
   number("--save-every", o.save_every, "Steps between checkpoints; 0: at the end only");
   number("--keep", o.keep, "Checkpoints that stay");
-  number("--stop-after", o.stop_after, "Stop after this step as an interruption would, after saving; 0: never");
+  number("--stop-after", o.stop_after,
+         "Stop after this step as an interruption would, after saving; 0: never");
   number("--eval-every", o.eval_every, "Steps between evaluations; 0: before and after training only");
   number("--eval-samples", o.eval_samples, "Held-out samples to evaluate on; 0: none");
-  number("--stages", o.stages, "Ranks that share a model's layers; 0: the largest divisor of the number of ranks up to the depths'");
+  number(
+      "--stages", o.stages,
+      "Ranks that share a model's layers; 0: the largest divisor of the number of ranks up to the depths'");
   number("--init-timeout", o.init_timeout, "Seconds until all ranks must have met and loaded");
-  number("--step-timeout", o.step_timeout, "Seconds a rank may wait for another; longer than a micro-batch or a save takes");
+  number("--step-timeout", o.step_timeout,
+         "Seconds a rank may wait for another; longer than a micro-batch or a save takes");
   c.add_flag("--resume", o.resume, "Go on after the newest whole checkpoint in --out, if there is one");
   c.add_flag("--deterministic", o.deterministic, "Refuse operators whose result may differ between runs");
   c.add_flag("--dry-run", o.dry_run, "Print the plan and stop; needs config.json only");

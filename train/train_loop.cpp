@@ -13,8 +13,9 @@
 #include "common/progress.h"
 #include "data/batch_plan.h"
 #include "train/adapter_gradient.h"
+#include "train/rank_exchange.h"
 #include "train/replica_sum.h"
-#include "train/ridge_start.h"
+#include "train/ridge_over_ranks.h"
 
 namespace dex {
 namespace {
@@ -22,10 +23,13 @@ namespace {
 using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 std::vector<int> inner_depths(const DepthSet& depths) {
-  require(depths.num_stages() >= 2, ExitCode::usage, "--depths names no depth before the last layer, {}, so there is nothing to train",
+  require(depths.num_stages() >= 2, ExitCode::usage,
+          "--depths names no depth before the last layer, {}, so there is nothing to train",
           depths.num_layers());
   return {depths.depths().begin(), depths.depths().end() - 1};
 }
@@ -36,32 +40,6 @@ double square_sum(const AdapterWeights& gradient) {
   return sum;
 }
 
-// Lays the RMS of the rows that other replicas have seen behind one's own.
-void share_row_sizes(Ranks& ranks, const std::vector<std::vector<Sample>>& passes, std::vector<std::vector<float>>& rms) {
-  const RankLayout& layout = ranks.layout();
-  const auto exits = static_cast<std::int64_t>(rms.size());
-  at::Tensor mine = at::empty({exits, static_cast<std::int64_t>(rms.front().size())});
-  for (std::int64_t k = 0; k < exits; ++k) mine[k].copy_(at::tensor(rms[static_cast<std::size_t>(k)]));
-  for (int other = 0; other < layout.replicas(); ++other)
-    if (other != layout.replica()) ranks.send(Kind::sum, mine, layout.rank_at(other, layout.position()));
-  for (int other = 0; other < layout.replicas(); ++other) {
-    if (other == layout.replica()) continue;
-    const IndexRange share = share_of(static_cast<std::int64_t>(passes.size()), layout, other);
-    std::int64_t rows = 0;
-    for (std::int64_t i = share.begin; i < share.end; ++i)
-      for (const Sample& sample : passes[static_cast<std::size_t>(i)]) rows += loss_rows(sample);
-    const at::Tensor theirs = ranks.receive(Kind::sum, layout.rank_at(other, layout.position()), {exits, rows});
-    for (std::int64_t k = 0; k < exits; ++k)
-      rms[static_cast<std::size_t>(k)].insert(rms[static_cast<std::size_t>(k)].end(), theirs[k].data_ptr<float>(), theirs[k].data_ptr<float>() + rows);
-  }
-}
-
-json by_depth(const std::vector<int>& depths, const std::vector<double>& values) {
-  json object = json::object();
-  for (std::size_t k = 0; k < depths.size(); ++k) object[std::to_string(depths[k])] = values[k];
-  return object;
-}
-
 std::vector<int> own_part(const std::vector<int>& depths, const Model& model) {
   const auto begin = depths.begin() + model.share.begin;
   return {begin, begin + model.exits()};
@@ -69,71 +47,61 @@ std::vector<int> own_part(const std::vector<int>& depths, const Model& model) {
 
 // What ranks must agree on beside the run's identity, or they would wait for each other in vain.
 json control_of(const TrainOptions& o) {
-  return {{"save_every", o.save_every}, {"stop_after", o.stop_after}, {"eval_every", o.eval_every}, {"eval_samples", o.eval_samples},
-          {"keep", o.keep}, {"resume", o.resume}, {"deterministic", o.deterministic}, {"out", o.out.string()}};
+  return {{"save_every", o.save_every},
+          {"stop_after", o.stop_after},
+          {"eval_every", o.eval_every},
+          {"eval_samples", o.eval_samples},
+          {"keep", o.keep},
+          {"resume", o.resume},
+          {"deterministic", o.deterministic},
+          {"out", o.out.string()}};
 }
 
-std::string differences(const json& seen, const json& wanted) {
-  std::string text;
-  for (const auto& [key, value] : wanted.items())
-    if (!seen.contains(key) || seen[key] != value)
-      text += fmt::format("{}{} is {}, rank 0 has {}", text.empty() ? "" : ", ", key, seen.contains(key) ? seen[key].dump() : "absent", value.dump());
-  return text;
+[[noreturn]] void leave_for_now(const char* what) {
+  fail(ExitCode::temporary, "asked to stop during {}; --resume goes on", what);
 }
-
-Ranks& one_rank() {
-  static Ranks alone{RankLayout{}};
-  return alone;
-}
-
-[[noreturn]] void leave_for_now(const char* what) { fail(ExitCode::temporary, "asked to stop during {}; --resume goes on", what); }
 
 }  // namespace
 
-TrainLoop::TrainLoop(const TrainOptions& options, const Model& model, TrainingData data, std::function<bool()> stop_wanted)
-    : TrainLoop(options, model, std::move(data), std::move(stop_wanted), one_rank()) {}
+TrainLoop::TrainLoop(const TrainOptions& options, const Model& model, TrainingData data,
+                     std::function<bool()> stop_wanted)
+    : TrainLoop(options, model, std::move(data), std::move(stop_wanted), Ranks(rank_layout(model.depths, 1, 0))) {}
 
-TrainLoop::TrainLoop(const TrainOptions& options, const Model& model, TrainingData data, std::function<bool()> stop_wanted, Ranks& ranks)
-    : options_(options), model_(model), ranks_(ranks), data_(std::move(data)), stop_wanted_(std::move(stop_wanted)),
-      depths_(inner_depths(model.depths)), own_depths_(own_part(depths_, model)), source_(model, ranks),
-      feed_(source_, ranks, [this](std::int64_t step) { return samples_of(step); }, options.batch_size, options.micro_batch,
-            [this] { return peer_stops_ || stop_wanted_(); }),
+TrainLoop::TrainLoop(const TrainOptions& options, const Model& model, TrainingData data,
+                     std::function<bool()> stop_wanted, Ranks ranks)
+    : options_(options),
+      model_(model),
+      ranks_(std::move(ranks)),
+      data_(std::move(data)),
+      stop_wanted_(std::move(stop_wanted)),
+      depths_(inner_depths(model.depths)),
+      own_depths_(own_part(depths_, model)),
+      source_(model, ranks_),
+      feed_(
+          source_, ranks_, [this](std::int64_t step) { return samples_of(step); }, options.batch_size,
+          options.micro_batch, [this] { return peer_stops_ || stop_wanted_(); }),
       identity_(identity_of(options)) {
   if (model.head) loss_.emplace(*model.head, options.tau);
   require(data_.size > 0, ExitCode::usage, "the data set has no sample to train on");
-  epoch_steps_ = static_cast<std::int64_t>(steps_per_epoch(static_cast<std::uint64_t>(options.batch_size), data_.size));
+  epoch_steps_ =
+      static_cast<std::int64_t>(steps_per_epoch(static_cast<std::uint64_t>(options.batch_size), data_.size));
   total_steps_ = options.steps > 0 ? options.steps : options.epochs * epoch_steps_;
   schedule_ = {.total_steps = total_steps_, .peak = options.learning_rate, .warmup_share = options.warmup};
   identity_["depths"] = model.depths.text();
   identity_["model_fingerprint"] = model.fingerprint;
   identity_["data_digest"] = data_.digest;
-  agree();
-}
-
-void TrainLoop::agree() const {
-  const RankLayout& layout = ranks_.layout();
-  json mine = {{"version", DEX_VERSION}, {"world_size", layout.world}, {"stages", layout.pipeline}};
-  mine.update(identity_);
-  mine.update(control_of(options_));
-  if (!ranks_.leads()) {
-    ranks_.send(Kind::agree, mine.dump(), 0);
-    const std::string verdict = ranks_.receive_text(Kind::agree, 0);
-    require(verdict.empty(), ExitCode::usage, "{}", verdict);
-    return;
-  }
-  std::string verdict;
-  for (int rank = 1; rank < layout.world; ++rank) {
-    const std::string different = differences(json::parse(ranks_.receive_text(Kind::agree, rank)), mine);
-    if (!different.empty()) verdict += fmt::format("{}rank {} was asked for another run: {}", verdict.empty() ? "" : "; ", rank, different);
-  }
-  for (int rank = 1; rank < layout.world; ++rank) ranks_.send(Kind::agree, verdict, rank);
-  require(verdict.empty(), ExitCode::usage, "{}", verdict);
+  nlohmann::json asked = {{"version", DEX_VERSION}, {"world_size", ranks_.layout().world}, {"stages", ranks_.layout().pipeline}};
+  asked.update(identity_);
+  asked.update(control_of(options_));
+  agree(ranks_, asked);
 }
 
 std::vector<Sample> TrainLoop::samples_of(std::int64_t step) const {
   std::vector<Sample> samples;
-  const auto epoch = static_cast<std::uint64_t>(step / epoch_steps_), in_epoch = static_cast<std::uint64_t>(step % epoch_steps_);
-  for (std::uint64_t index : batch_indices(options_.seed, epoch, in_epoch, static_cast<std::uint64_t>(options_.batch_size), data_.size))
+  const auto epoch = static_cast<std::uint64_t>(step / epoch_steps_),
+             in_epoch = static_cast<std::uint64_t>(step % epoch_steps_);
+  for (std::uint64_t index : batch_indices(options_.seed, epoch, in_epoch,
+                                           static_cast<std::uint64_t>(options_.batch_size), data_.size))
     samples.push_back(data_.sample(index));
   return samples;
 }
@@ -145,69 +113,48 @@ std::vector<std::vector<Sample>> TrainLoop::ridge_samples() const {
     for (Sample& sample : samples_of(step)) {
       if (tokens >= options_.ridge_tokens) break;
       tokens += pass_tokens(sample);
-      if (passes.empty() || passes.back().size() == static_cast<std::size_t>(options_.micro_batch)) passes.emplace_back();
+      if (passes.empty() || passes.back().size() == static_cast<std::size_t>(options_.micro_batch))
+        passes.emplace_back();
       passes.back().push_back(std::move(sample));
     }
   return passes;
 }
 
-// Each replica sums over its share of the passes; the order of the sum is that of the passes, whoever made them.
-std::vector<AdapterWeights> TrainLoop::ridge_start() {
-  const int exits = static_cast<int>(own_depths_.size());
-  const auto passes = ridge_samples();
-  const auto count = static_cast<std::int64_t>(passes.size());
-  const IndexRange mine = share_of(count, ranks_.layout(), ranks_.layout().replica());
-  std::optional<Progress> progress;
-  if (ranks_.leads()) progress.emplace("closed-form start", mine.size(), "passes");
-  RidgeStart ridge(model_.config, exits);
-  OrderedSum sums;
-  std::deque<HiddenRows> begun;
-  for (std::int64_t next = mine.begin, done = mine.begin; done < mine.end; ++done) {
-    if (stop_wanted_()) leave_for_now("the closed-form start");
-    while (next < mine.end && begun.size() < source_.ahead()) begun.push_back(source_.begin(passes[static_cast<std::size_t>(next++)]));
-    const HiddenRows hidden = source_.finish(std::move(begun.front()));
-    begun.pop_front();
-    if (exits == 0) continue;
-    RidgeStart pass(model_.config, exits);
-    pass.add(hidden.h_RD, hidden.final_RD);
-    sums.add(done, pass.sums().flatten());
-    for (std::size_t k = 0; k < own_depths_.size(); ++k) ridge.rms()[k].insert(ridge.rms()[k].end(), pass.rms()[k].begin(), pass.rms()[k].end());
-    if (progress) progress->update(done + 1 - mine.begin);
-  }
-  if (exits == 0) return {};
-  if (count > 0) {
-    ridge.sums().view(-1).copy_(replica_sum(ranks_, std::move(sums), count, ridge.sums().numel(), at::kDouble));
-    share_row_sizes(ranks_, passes, ridge.rms());
-  }
-  return ridge.solve();
-}
-
 std::vector<AdapterWeights> TrainLoop::start() {
-  if (options_.init == "ridge") return ridge_start();
+  if (options_.init == "ridge") {
+    std::optional<Progress> progress;
+    return ridge_over_ranks(ranks_, source_, ridge_samples(), [&](std::int64_t done, std::int64_t of) {
+      if (stop_wanted_()) leave_for_now("the closed-form start");
+      if (!progress && ranks_.leads()) progress.emplace("closed-form start", of, "passes");
+      if (progress) progress->update(done);
+    });
+  }
   std::vector<AdapterWeights> weights;
   for (int depth : own_depths_) weights.push_back(AdapterWeights::paper_start(model_.config, width(), options_.seed, depth));
   return weights;
 }
 
-void TrainLoop::start_or_resume() {
+void TrainLoop::prepare() {
+  if (optimizer_) return;
   const auto root = options_.out / "checkpoints";
   std::string found;  // the leading rank looks for all
   if (ranks_.leads()) {
     const CheckpointSearch search = newest_checkpoint(root);
     for (const std::string& reason : search.passed_over) spdlog::warn("checkpoint passed over: {}", reason);
     require(options_.resume || (!search.step && search.passed_over.empty()), ExitCode::usage,
-            "{}: holds checkpoints of an earlier run; --resume goes on with it, another --out starts anew", root.string());
+            "{}: holds checkpoints of an earlier run; --resume goes on with it, another --out starts anew",
+            root.string());
     make_directory(options_.out);
     if (search.step) found = search.dir.filename().string();
     for (int rank = 1; rank < ranks_.layout().world; ++rank) ranks_.send(Kind::agree, found, rank);
   } else {
     found = ranks_.receive_text(Kind::agree, 0);
   }
-  weights_ = found.empty() ? start() : exits_of(at::zeros({sizes(static_cast<int>(own_depths_.size())).size()}), sizes(static_cast<int>(own_depths_.size())));
+  weights_ = found.empty() ? start() : exits_of(at::zeros({own_sizes().size()}), own_sizes());
   optimizer_.emplace(weights_, own_depths_, options_.weight_decay);
   if (!found.empty()) {
-    require(std::filesystem::is_directory(root / found), ExitCode::usage, "{}: is not here, but rank 0 sees it; all ranks need the same --out",
-            (root / found).string());
+    require(std::filesystem::is_directory(root / found), ExitCode::usage,
+            "{}: is not here, but rank 0 sees it; all ranks need the same --out", (root / found).string());
     state_ = load_state(root / found, identity_, depths_, own_depths_, weights_, *optimizer_);
     saved_step_ = state_.step;
     spdlog::info("going on after step {} of {}, from {}", state_.step, total_steps_, (root / found).string());
@@ -215,127 +162,72 @@ void TrainLoop::start_or_resume() {
   if (ranks_.leads()) metrics_.emplace(options_.out / "metrics.jsonl", state_.step);
 }
 
-std::optional<TrainLoop::StepReport> TrainLoop::step(std::int64_t index) {
+std::optional<StepReport> TrainLoop::step(std::int64_t index) {
   const auto start = Clock::now();
   ranks_.at(index);
   const StepWork* work = feed_.enter();
   if (!work) return std::nullopt;
   StepReport report{.step = index + 1, .rows = work->rows, .tokens = work->micro_batches > 0 ? work->tokens : 0,
                     .micro_batches = work->micro_batches, .learning_rate = schedule_.rate(index)};
-  const ExitSizes own = sizes(static_cast<int>(own_depths_.size()));
+  report.own.assign(1 + own_depths_.size(), 0);
   OrderedSum gradient;
-  std::vector<double> numbers;  // of each micro-batch and exit: KL, agreements
   for (std::int64_t i = work->mine.begin; i < work->mine.end; ++i) {
     const auto hidden = feed_.next();
     if (!hidden) return std::nullopt;
-    if (own.exits == 0) continue;
-    at::Tensor part = at::zeros({own.size()});
-    auto views = exit_views(part, own);
-    const DistillResult result = loss_->add_gradients(hidden->h_RD, hidden->final_RD, weights_, report.rows, views, static_cast<std::int64_t>(depths_.size()));
+    if (own_depths_.empty()) continue;
+    at::Tensor part = at::zeros({own_sizes().size()});
+    auto views = exit_views(part, own_sizes());
+    add_own(report, loss_->add_gradients(hidden->h_RD, hidden->final_RD, weights_, report.rows, views, static_cast<std::int64_t>(depths_.size())));
     gradient.add(i, std::move(part));
-    for (std::size_t k = 0; k < result.kl.size(); ++k) {
-      numbers.push_back(result.kl[k]);
-      numbers.push_back(static_cast<double>(result.agreements[k]));
-    }
   }
-  std::vector<double> norms(own_depths_.size());
-  if (own.exits > 0 && work->micro_batches > 0) norms = update(index, replica_sum(ranks_, std::move(gradient), work->micro_batches, own.size()), numbers);
-  numbers.insert(numbers.begin(), norms.begin(), norms.end());
-  numbers.insert(numbers.begin(), !ranks_.alone() && stop_wanted_() ? 1 : 0);
-  report.own = at::tensor(numbers, at::kDouble);
-  if (!ranks_.leads()) ranks_.send(Kind::report, report.own, 0);
+  if (!own_depths_.empty() && work->micro_batches > 0)
+    update(report, replica_sum(ranks_, std::move(gradient), work->micro_batches, own_sizes().size()));
+  if (!ranks_.alone()) report.own[0] = stop_wanted_() ? 1 : 0;
+  if (!ranks_.leads()) send_own(ranks_, report);
   feed_.leave();
   report.seconds = seconds_since(start);
   return report;
 }
 
-// An optimizer step; the squared norm of each exit's gradient.
-std::vector<double> TrainLoop::update(std::int64_t index, const at::Tensor& gradient, const std::vector<double>& losses) {
-  const auto gradients = exit_views(gradient, sizes(static_cast<int>(own_depths_.size())));
-  std::vector<double> norms;
-  for (const AdapterWeights& g : gradients) norms.push_back(square_sum(g));
-  const double loss = std::accumulate(losses.begin(), losses.end(), 0.0), norm = std::accumulate(norms.begin(), norms.end(), 0.0);
-  if (!std::isfinite(loss) || !std::isfinite(norm)) {
+void TrainLoop::update(StepReport& report, const at::Tensor& gradient) {
+  const auto gradients = exit_views(gradient, own_sizes());
+  for (std::size_t k = 0; k < gradients.size(); ++k) report.own[1 + k] = square_sum(gradients[k]);
+  const double sum = std::accumulate(report.own.begin(), report.own.end(), 0.0);  // a NaN in any of them is one in the sum
+  if (!std::isfinite(sum)) {
     if (ranks_.alone()) save();
-    fail(ExitCode::usage, "step {}: the loss or the gradient is no number (sums {} and {}); {}; a lower --lr or --dtype f32 may help", index + 1,
-         loss, norm, ranks_.alone() ? "the steps before it are saved" : "the last checkpoint stands");
+    fail(ExitCode::usage, "step {}: the losses and squared gradients add up to {}; {}; a lower --lr or --dtype f32 may help", report.step, sum,
+         ranks_.alone() ? "the steps before it are saved" : "the last checkpoint stands");
   }
-  optimizer_->step(gradients, schedule_.rate(index));
-  return norms;
-}
-
-int TrainLoop::exits_at(int position) const {
-  const StageShare share = ranks_.alone() ? model_.share : ranks_.layout().stages(position);
-  return std::min(share.end, static_cast<int>(depths_.size())) - share.begin;
-}
-
-void TrainLoop::complete(StepReport& r) {
-  const RankLayout& layout = ranks_.layout();
-  r.loss.assign(depths_.size(), 0);
-  r.agreement.assign(depths_.size(), 0);
-  double squares = 0;
-  std::size_t first = 0;  // depth of a position
-  for (int position = 0; position < layout.pipeline; ++position) {
-    const auto exits = static_cast<std::size_t>(exits_at(position));
-    for (int replica = 0; replica < layout.replicas(); ++replica) {
-      const int rank = layout.rank_at(replica, position);
-      const std::int64_t passes = share_of(r.micro_batches, layout, replica).size();
-      const auto size = 1 + static_cast<std::int64_t>(exits) * (1 + 2 * passes);
-      const at::Tensor part = rank == layout.rank ? r.own : ranks_.receive(Kind::report, rank, {size}, at::kDouble);
-      const double* value = part.data_ptr<double>();
-      peer_stops_ = *value++ != 0 || peer_stops_;
-      for (std::size_t k = 0; k < exits; ++k, ++value)
-        if (replica == 0) squares += *value;
-      for (std::int64_t pass = 0; pass < passes; ++pass)
-        for (std::size_t k = 0; k < exits; ++k) {
-          r.loss[first + k] += *value++ / static_cast<double>(r.rows);
-          r.agreement[first + k] += *value++ / static_cast<double>(r.rows);
-        }
-    }
-    first += exits;
-  }
-  r.gradient_norm = std::sqrt(squares);
-  r.mean_loss = std::accumulate(r.loss.begin(), r.loss.end(), 0.0) / static_cast<double>(depths_.size());
+  optimizer_->step(gradients, report.learning_rate);
 }
 
 void TrainLoop::settle(std::size_t open) {
   if (!ranks_.leads()) return;
   for (; open_.size() > open; open_.pop_front()) {
-    StepReport& report = open_.front();
-    complete(report);
-    record(report);
-    last_ = report;
+    complete(open_.front(), ranks_);
+    record(open_.front());
+    peer_stops_ = peer_stops_ || open_.front().stop;
+    last_ = open_.front();
   }
 }
 
-void TrainLoop::record(const StepReport& r) {
-  metrics_->write({{"step", r.step}, {"epoch", (r.step - 1) / epoch_steps_}, {"learning_rate", r.learning_rate}, {"rows", r.rows},
-                   {"tokens", r.tokens}, {"loss", r.mean_loss}, {"loss_by_depth", by_depth(depths_, r.loss)},
-                   {"agreement", by_depth(depths_, r.agreement)}, {"gradient_norm", r.gradient_norm}, {"seconds", r.seconds}});
+void TrainLoop::record(const StepReport& report) {
+  json line = to_json(report, depths_);
+  line["epoch"] = (report.step - 1) / epoch_steps_;
+  metrics_->write(line);
 }
 
-std::vector<AdapterWeights> TrainLoop::of_all_ranks(const std::vector<AdapterWeights>& own) {
-  const RankLayout& layout = ranks_.layout();
-  if (layout.replica() != 0) return {};
-  if (!ranks_.leads()) {
-    if (!own.empty()) ranks_.send(Kind::state, exit_vector(own), 0);
-    return {};
-  }
-  std::vector<AdapterWeights> all = own;
-  for (int position = 1; position < layout.pipeline; ++position) {
-    const ExitSizes theirs = sizes(exits_at(position));
-    if (theirs.exits == 0) continue;
-    const auto exits = exits_of(ranks_.receive(Kind::state, layout.rank_at(0, position), {theirs.size()}), theirs);
-    all.insert(all.end(), exits.begin(), exits.end());
-  }
-  return all;
-}
+std::vector<AdapterWeights> TrainLoop::of_all_ranks(const std::vector<AdapterWeights>& own) { return exits_of_all(ranks_, own, sizes(1)); }
 
 void TrainLoop::save() {
   if (saved_step_ == state_.step) return;
   settle(0);
-  const TrainTensors all{.weights = of_all_ranks(weights_), .first = of_all_ranks(optimizer_->first()), .second = of_all_ranks(optimizer_->second())};
-  if (ranks_.leads()) save_state(options_.out / "checkpoints", options_.keep, state_, identity_, depths_, all, optimizer_->steps());
+  const TrainTensors all{.weights = of_all_ranks(weights_),
+                         .first = of_all_ranks(optimizer_->first()),
+                         .second = of_all_ranks(optimizer_->second())};
+  if (ranks_.leads())
+    save_state(options_.out / "checkpoints", options_.keep, state_, identity_, depths_, all,
+               optimizer_->steps());
   saved_step_ = state_.step;
 }
 
@@ -350,7 +242,8 @@ void TrainLoop::score(const std::vector<ExitSet>& sets) {
     progress.update(done);
   });
   json line = {{"step", state_.step}, {"evaluation", json::object()}};
-  for (std::size_t i = 0; i < sets.size(); ++i) state_.evaluation[sets[i].name] = line["evaluation"][sets[i].name] = to_json(scores[i]);
+  for (std::size_t i = 0; i < sets.size(); ++i)
+    state_.evaluation[sets[i].name] = line["evaluation"][sets[i].name] = to_json(scores[i]);
   metrics_->write(line);
 }
 
@@ -358,7 +251,8 @@ void TrainLoop::serve_score() {
   const std::span<const Sample> samples = data_.held_out;
   const auto micro_batch = static_cast<std::size_t>(options_.micro_batch);
   for (std::size_t begin = 0; begin < samples.size(); begin += micro_batch) {
-    if (ranks_.layout().replica() == 0) source_.all_rows(samples.subspan(begin, std::min(micro_batch, samples.size() - begin)));
+    if (ranks_.layout().replica() == 0)
+      source_.all_rows(samples.subspan(begin, std::min(micro_batch, samples.size() - begin)));
     ranks_.keep_alive();
   }
 }
@@ -383,12 +277,16 @@ bool TrainLoop::train_until(std::int64_t end) {
 void TrainLoop::show_progress() {
   if (!progress_ || !last_) return;
   std::string note = fmt::format("step {}  loss {:.4f}", last_->step, last_->mean_loss);
-  for (std::size_t k = 0; k < depths_.size(); ++k) note += fmt::format("  @{} {:.3f}", depths_[k], last_->loss[k]);
-  progress_->update(state_.step - first_step_, note + fmt::format("  {:.0f} tok/s", static_cast<double>(trained_tokens_) / seconds_since(train_start_)));
+  for (std::size_t k = 0; k < depths_.size(); ++k)
+    note += fmt::format("  @{} {:.3f}", depths_[k], last_->loss[k]);
+  progress_->update(state_.step - first_step_,
+                    note + fmt::format("  {:.0f} tok/s",
+                                       static_cast<double>(trained_tokens_) / seconds_since(train_start_)));
 }
 
 bool TrainLoop::train() {
-  const std::int64_t last = options_.stop_after > 0 ? std::min(options_.stop_after, total_steps_) : total_steps_;
+  const std::int64_t last =
+      options_.stop_after > 0 ? std::min(options_.stop_after, total_steps_) : total_steps_;
   first_step_ = state_.step;
   train_start_ = Clock::now();
   if (ranks_.leads()) progress_.emplace("training", std::max<std::int64_t>(0, last - first_step_), "steps");
@@ -397,7 +295,8 @@ bool TrainLoop::train() {
     const std::int64_t every = options_.eval_every;
     going = train_until(every > 0 ? std::min(last, (state_.step / every + 1) * every) : last);
     settle(0);
-    if (going && every > 0 && state_.step % every == 0 && state_.step < total_steps_) score({{"trained", of_all_ranks(weights_)}});
+    if (going && every > 0 && state_.step % every == 0 && state_.step < total_steps_)
+      score({{"trained", of_all_ranks(weights_)}});
     if (going && options_.save_every > 0 && state_.step % options_.save_every == 0) save();
   }
   save();
@@ -406,8 +305,12 @@ bool TrainLoop::train() {
 }
 
 void TrainLoop::write_adapters(const std::vector<AdapterWeights>& all) const {
-  const AdapterConfig config{.depths = depths_, .hidden_size = model_.config.hidden_size, .width = width(),
-                             .model_fingerprint = model_.fingerprint, .data_digest = data_.digest, .tau = options_.tau};
+  const AdapterConfig config{.depths = depths_,
+                             .hidden_size = model_.config.hidden_size,
+                             .width = width(),
+                             .model_fingerprint = model_.fingerprint,
+                             .data_digest = data_.digest,
+                             .tau = options_.tau};
   write_adapter_file(options_.out, config, stored_views(named_weights(depths_, all)));
 }
 
@@ -421,15 +324,23 @@ std::string TrainLoop::table() const {
 json TrainLoop::summary(bool finished, double seconds, std::int64_t tokens_before) const {
   const std::int64_t parameters = static_cast<std::int64_t>(depths_.size()) * sizes(1).parameters();
   const auto tokens = static_cast<double>(state_.tokens - tokens_before);
-  json line = {{"command", "train"}, {"status", finished ? "finished" : "stopped"}, {"out", options_.out.string()}, {"depths", depths_},
-               {"step", state_.step}, {"steps", total_steps_}, {"parameters", parameters}, {"tokens", state_.tokens},
-               {"training_seconds", seconds}, {"tokens_per_second", seconds > 0 ? tokens / seconds : 0.0}, {"evaluation", state_.evaluation}};
+  json line = {{"command", "train"},
+               {"status", finished ? "finished" : "stopped"},
+               {"out", options_.out.string()},
+               {"depths", depths_},
+               {"step", state_.step},
+               {"steps", total_steps_},
+               {"parameters", parameters},
+               {"tokens", state_.tokens},
+               {"training_seconds", seconds},
+               {"tokens_per_second", seconds > 0 ? tokens / seconds : 0.0},
+               {"evaluation", state_.evaluation}};
   if (last_) line["loss"] = last_->mean_loss;
   return line;
 }
 
 TrainOutcome TrainLoop::run() {
-  start_or_resume();
+  prepare();
   if (state_.evaluation.empty()) score({{"none", {}}, {"start", of_all_ranks(weights_)}});
   const std::int64_t tokens_before = state_.tokens;
   const auto start = Clock::now();

@@ -1,4 +1,5 @@
-// The training run: start or resume, steps, evaluation, files. Sample order is a pure function of (seed, epoch, step).
+// The training run: start or resume, steps, evaluation, files. Sample order is a pure function of (seed,
+// epoch, step).
 #pragma once
 #include <chrono>
 #include <deque>
@@ -19,6 +20,7 @@
 #include "train/metrics_log.h"
 #include "train/ranks.h"
 #include "train/schedule.h"
+#include "train/step_report.h"
 #include "train/train_options.h"
 #include "train/train_state.h"
 #include "train/training_data.h"
@@ -32,35 +34,30 @@ struct TrainOutcome {
 
 class TrainLoop {
  public:
-  // Leaves out/adapter_config.json and adapter_model.safetensors, out/checkpoints/step-N and out/metrics.jsonl, all written
-  // by the leading rank. All ranks construct and run it; a rank that was asked for another run is Error(usage) on all.
-  // `stop_wanted` is asked between micro-batches by one rank alone: an unfinished step is dropped, the finished ones are
-  // saved. Several ranks finish the steps they have begun.
-  TrainLoop(const TrainOptions& options, const Model& model, TrainingData data, std::function<bool()> stop_wanted);
-  TrainLoop(const TrainOptions& options, const Model& model, TrainingData data, std::function<bool()> stop_wanted, Ranks& ranks);
+  TrainLoop(const TrainLoop&) = delete;
 
+  // Leaves out/adapter_config.json and adapter_model.safetensors, out/checkpoints/step-N and
+  // out/metrics.jsonl, all written by the leading rank. All ranks construct and run it; a rank that was asked
+  // for another run is Error(usage) on all. `stop_wanted` is asked between micro-batches by one rank alone:
+  // an unfinished step is dropped, the finished ones are saved. Several ranks finish the steps they have
+  // begun.
+  TrainLoop(const TrainOptions& options, const Model& model, TrainingData data,
+            std::function<bool()> stop_wanted);
+  TrainLoop(const TrainOptions& options, const Model& model, TrainingData data,
+            std::function<bool()> stop_wanted, Ranks ranks);
+
+  void prepare();      // the start or the newest checkpoint; run() does it where it was not done
   TrainOutcome run();  // the summary is the leading rank's
 
  private:
-  struct StepReport {
-    std::int64_t step = 0, rows = 0, tokens = 0, micro_batches = 0;
-    std::vector<double> loss, agreement;  // per depth of all ranks, means over rows
-    double mean_loss = 0, gradient_norm = 0, learning_rate = 0, seconds = 0;
-    at::Tensor own;  // what this rank adds to the report, see own_report()
-  };
-
-  void agree() const;
-  void start_or_resume();
   std::vector<AdapterWeights> start();
-  std::vector<AdapterWeights> ridge_start();
   std::vector<std::vector<Sample>> ridge_samples() const;  // by pass
   std::vector<Sample> samples_of(std::int64_t step) const;
   std::optional<StepReport> step(std::int64_t index);  // nothing when asked to stop before it or half-way
-  std::vector<double> update(std::int64_t index, const at::Tensor& gradient, const std::vector<double>& losses);
-  bool train();                       // false when stopped
+  void update(StepReport& report, const at::Tensor& gradient);         // an optimizer step
+  bool train();  // false when stopped
   bool train_until(std::int64_t end);
-  void settle(std::size_t open);      // complete and record all reports but the `open` newest
-  void complete(StepReport& report);  // with what the other ranks report
+  void settle(std::size_t open);  // complete and record all reports but the `open` newest
   void record(const StepReport& report);
   void score(const std::vector<ExitSet>& sets);  // into state_.evaluation
   void serve_score();
@@ -72,11 +69,11 @@ class TrainLoop {
   std::string table() const;
   std::int64_t width() const { return options_.width > 0 ? options_.width : 2 * model_.config.hidden_size; }
   ExitSizes sizes(int exits) const { return {exits, model_.config.hidden_size, width()}; }
-  int exits_at(int position) const;
+  ExitSizes own_sizes() const { return sizes(static_cast<int>(own_depths_.size())); }
 
   TrainOptions options_;
   const Model& model_;
-  Ranks& ranks_;
+  Ranks ranks_;
   TrainingData data_;
   std::function<bool()> stop_wanted_;
   std::vector<int> depths_, own_depths_;  // the non-final ones, of the model and of this rank
@@ -90,14 +87,14 @@ class TrainLoop {
   TrainState state_;
   std::vector<AdapterWeights> weights_;  // of own_depths_
   std::optional<AdamW> optimizer_;
-  std::optional<MetricsLog> metrics_;    // the leading rank's
-  std::optional<Progress> progress_;     // the leading rank's
-  std::deque<StepReport> open_;          // finished steps that other ranks have not reported of
+  std::optional<MetricsLog> metrics_;  // the leading rank's
+  std::optional<Progress> progress_;   // the leading rank's
+  std::deque<StepReport> open_;        // finished steps that other ranks have not reported of
   std::optional<StepReport> last_;
   std::int64_t saved_step_ = -1;
   std::int64_t first_step_ = 0, trained_tokens_ = 0;  // since the run began
   std::chrono::steady_clock::time_point train_start_;
-  bool peer_stops_ = false;              // another rank was asked to stop
+  bool peer_stops_ = false;  // another rank was asked to stop
 };
 
 }  // namespace dex

@@ -18,9 +18,18 @@ RankEnvironment read(const Environment& environment) {
   });
 }
 
-const Environment kTorchrun{{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}, {"MASTER_ADDR", "n1"}, {"MASTER_PORT", "1234"}};
-const Environment kSlurm{{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "8"}, {"SLURM_LOCALID", "1"}, {"SLURM_JOB_ID", "41007"}, {"SLURM_STEP_NODELIST", "gpu[07-08,11]"}};
-const Environment kOpenMpi{{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
+const Environment kTorchrun{{"RANK", "3"},         {"WORLD_SIZE", "4"},
+                            {"LOCAL_RANK", "1"},   {"LOCAL_WORLD_SIZE", "2"},
+                            {"MASTER_ADDR", "n1"}, {"MASTER_PORT", "1234"}};
+const Environment kSlurm{{"SLURM_PROCID", "5"},
+                         {"SLURM_NTASKS", "8"},
+                         {"SLURM_LOCALID", "1"},
+                         {"SLURM_JOB_ID", "41007"},
+                         {"SLURM_STEP_NODELIST", "gpu[07-08,11]"}};
+const Environment kOpenMpi{{"OMPI_COMM_WORLD_RANK", "1"},
+                           {"OMPI_COMM_WORLD_SIZE", "2"},
+                           {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                           {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
 
 Environment with(Environment environment, const std::string& name, const std::string& value) {
   environment[name] = value;

@@ -19,7 +19,8 @@ namespace dex::test {
 class Process {
  public:
   // Both streams go to the file `log`.
-  Process(const std::vector<std::string>& command, const std::map<std::string, std::string>& environment, std::filesystem::path log)
+  Process(const std::vector<std::string>& command, const std::map<std::string, std::string>& environment,
+          std::filesystem::path log)
       : log_(std::move(log)) {
     std::vector<char*> arguments;
     for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -46,9 +47,12 @@ class Process {
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
     while (!code_) {
       int status = 0;
-      if (waitpid(pid_, &status, WNOHANG) == pid_) code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-      else if (std::chrono::steady_clock::now() > end) return std::nullopt;
-      else std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      if (waitpid(pid_, &status, WNOHANG) == pid_)
+        code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      else if (std::chrono::steady_clock::now() > end)
+        return std::nullopt;
+      else
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     return code_;
   }

@@ -53,8 +53,13 @@ struct ThreadRanks {
     const DepthSet depths = DepthSet::parse(mine.depths, read_model_config(model).num_layers);
     Ranks ranks(rank_layout(depths, world, rank, stages), world > 1 ? &wire : nullptr);
     const Model part = Model::load(model, depths, Dtype::f32, WeightLayout::rows, ranks.layout().stages());
-    const TrainingData data{.size = samples.size(), .sample = [this](std::uint64_t i) { return samples.at(i); }, .held_out = held_out, .digest = "samples"};
-    return TrainLoop(mine, part, data, [this, rank] { return stop(rank); }, ranks).run();
+    const TrainingData data{.size = samples.size(),
+                            .sample = [this](std::uint64_t i) { return samples.at(i); },
+                            .held_out = held_out,
+                            .digest = "samples"};
+    return TrainLoop(
+               mine, part, data, [this, rank] { return stop(rank); }, ranks)
+        .run();
   }
 };
 

@@ -14,7 +14,8 @@ std::vector<at::Tensor> terms(std::int64_t count) {
 }
 
 // Shares [cuts[i], cuts[i+1]) added up by themselves, then their parts in the order `first` says.
-at::Tensor sum_in_shares(const std::vector<at::Tensor>& all, const std::vector<std::int64_t>& cuts, std::size_t first) {
+at::Tensor sum_in_shares(const std::vector<at::Tensor>& all, const std::vector<std::int64_t>& cuts,
+                         std::size_t first) {
   OrderedSum whole;
   for (std::size_t turn = 0; turn + 1 < cuts.size(); ++turn) {
     const std::size_t i = (first + turn) % (cuts.size() - 1);

@@ -1,4 +1,5 @@
-// dex train as several processes: the bits of one, and what happens when a process is lost, stopped or missing.
+// dex train as several processes: the bits of one, and what happens when a process is lost, stopped or
+// missing.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -22,7 +23,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr double kPatience = 60;  // for what should end by itself, on a busy machine
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 // A socket on a port of this machine that nobody else has; listening when `taken`.
 class Port {
@@ -37,8 +40,10 @@ class Port {
     REQUIRE(bind(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
     REQUIRE(getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size) == 0);
     number_ = ntohs(address.sin_port);
-    if (taken) REQUIRE(listen(socket_, 8) == 0);
-    else close(socket_);
+    if (taken)
+      REQUIRE(listen(socket_, 8) == 0);
+    else
+      close(socket_);
   }
   int number() const { return number_; }
 
@@ -48,9 +53,10 @@ class Port {
 
 struct Training {
   test::TempDir dir;
-  std::map<std::string, std::string> options{{"--depths", "1,3"}, {"--batch-size", "4"}, {"--micro-batch", "1"}, {"--lr", "1e-2"}, {"--dtype", "f32"},
-                                             {"--threads", "1"}, {"--eval-samples", "3"}, {"--init-timeout", "60"}, {"--step-timeout", "60"},
-                                             {"--save-every", "0"}, {"--model", dir / "m"}, {"--data", dir / "data"}};
+  std::map<std::string, std::string> options{
+      {"--depths", "1,3"},      {"--batch-size", "4"}, {"--micro-batch", "1"},  {"--lr", "1e-2"},
+      {"--dtype", "f32"},       {"--threads", "1"},    {"--eval-samples", "3"}, {"--init-timeout", "60"},
+      {"--step-timeout", "60"}, {"--save-every", "0"}, {"--model", dir / "m"},  {"--data", dir / "data"}};
   std::map<int, std::map<std::string, std::string>> of_rank;  // in place of the options above
   int port = Port().number();
 
@@ -63,17 +69,27 @@ struct Training {
     writer.finish({.vocabulary = 97, .max_len = 64}, {"made", 1, false, 0, 0}, "none");
   }
 
-  std::unique_ptr<Process> start(const std::string& out, int rank, int world, const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> command{std::string(DEX_BINARY_DIR) + "/dex", "train", "--out", dir / out, "--deterministic"};
+  std::unique_ptr<Process> start(const std::string& out, int rank, int world,
+                                 const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> command{std::string(DEX_BINARY_DIR) + "/dex", "train", "--out", dir / out,
+                                     "--deterministic"};
     auto all = of_rank.contains(rank) ? of_rank.at(rank) : std::map<std::string, std::string>();
     all.insert(options.begin(), options.end());
     for (const auto& [name, value] : all) command.insert(command.end(), {name, value});
     command.insert(command.end(), more.begin(), more.end());
     const std::string r = std::to_string(rank), w = std::to_string(world);
-    return std::make_unique<Process>(command, std::map<std::string, std::string>{{"RANK", r}, {"WORLD_SIZE", w}, {"LOCAL_RANK", r}, {"LOCAL_WORLD_SIZE", w},
-                                     {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", std::to_string(port)}}, dir / (out + "." + r + ".log"));
+    return std::make_unique<Process>(
+        command,
+        std::map<std::string, std::string>{{"RANK", r},
+                                           {"WORLD_SIZE", w},
+                                           {"LOCAL_RANK", r},
+                                           {"LOCAL_WORLD_SIZE", w},
+                                           {"MASTER_ADDR", "127.0.0.1"},
+                                           {"MASTER_PORT", std::to_string(port)}},
+        dir / (out + "." + r + ".log"));
   }
-  std::vector<std::unique_ptr<Process>> start_all(const std::string& out, int world, const std::vector<std::string>& more = {}) const {
+  std::vector<std::unique_ptr<Process>> start_all(const std::string& out, int world,
+                                                  const std::vector<std::string>& more = {}) const {
     std::vector<std::unique_ptr<Process>> all;
     for (int rank = 0; rank < world; ++rank) all.push_back(start(out, rank, world, more));
     return all;
@@ -87,10 +103,13 @@ struct Training {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
   }
-  std::string adapter(const std::string& out) const { return read_file(dir / out / "adapter_config.json") + read_file(dir / out / "adapter_model.safetensors"); }
+  std::string adapter(const std::string& out) const {
+    return read_file(dir / out / "adapter_config.json") + read_file(dir / out / "adapter_model.safetensors");
+  }
 };
 
-void check_all_end(std::vector<std::unique_ptr<Process>>& all, int code, const std::vector<std::string>& words, int without = -1) {
+void check_all_end(std::vector<std::unique_ptr<Process>>& all, int code,
+                   const std::vector<std::string>& words, int without = -1) {
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (static_cast<int>(rank) == without) continue;
     const auto seen = all[rank]->wait(kPatience);
@@ -139,6 +158,17 @@ TEST_CASE("when a process is stopped, all others end with 75 within the step's d
   check_all_end(all, 75, {"rank 0, step ", "rank 1 sent and took nothing for 2.5 s"}, 1);
   CHECK(seconds_since(stopped) < 2.5 + 1);
   CHECK(seconds_since(stopped) > 2);
+}
+
+TEST_CASE("SIGTERM to one process stops all, saved, with 75") {
+  Training run;
+  run.options["--steps"] = kEndless;
+  auto all = run.start_all("out", 2);
+  run.wait_for_steps("out");
+  all[1]->signal(SIGTERM);
+  check_all_end(all, 75, {});
+  CHECK(all[0]->log().find("\"status\":\"stopped\"") != std::string::npos);
+  CHECK_FALSE(fs::is_empty(run.dir / "out/checkpoints"));
 }
 
 TEST_CASE("when a process never comes, the others end with 75 within the deadline and name it") {
@@ -191,16 +221,23 @@ TEST_CASE("a process that cannot start ends the others with its code") {
 
 TEST_CASE("a dry run plans for any cluster from config.json alone") {
   test::TempDir dir;
-  struct Case { const char *config, *depths, *parameters; };
-  const std::string llama70 = R"({"model_type": "llama", "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80, "num_attention_heads": 64,
+  struct Case {
+    const char *config, *depths, *parameters;
+  };
+  const std::string llama70 =
+      R"({"model_type": "llama", "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80, "num_attention_heads": 64,
     "num_key_value_heads": 8, "vocab_size": 32000, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "hidden_act": "silu"})";
-  const std::string code34 = R"({"model_type": "llama", "hidden_size": 8192, "intermediate_size": 22016, "num_hidden_layers": 48, "num_attention_heads": 64,
+  const std::string code34 =
+      R"({"model_type": "llama", "hidden_size": 8192, "intermediate_size": 22016, "num_hidden_layers": 48, "num_attention_heads": 64,
     "num_key_value_heads": 8, "vocab_size": 32000, "max_position_embeddings": 16384, "rms_norm_eps": 1e-5, "rope_theta": 1e6, "hidden_act": "silu"})";
   // The paper's counts: 536.9M, 805.4M, 1.88B
-  for (const Case& c : {Case{code34.c_str(), "16,32", "536936450"}, {llama70.c_str(), "20,40,60", "805404675"}, {llama70.c_str(), "10,20,30,40,50,60,70", "1879277575"}}) {
+  for (const Case& c : {Case{code34.c_str(), "16,32", "536936450"},
+                        {llama70.c_str(), "20,40,60", "805404675"},
+                        {llama70.c_str(), "10,20,30,40,50,60,70", "1879277575"}}) {
     INFO(c.depths);
     dir.write("config.json", c.config);
-    Process plan({std::string(DEX_BINARY_DIR) + "/dex", "train", "--model", dir / "config.json", "--depths", c.depths, "--dry-run", "--world-size", "8", "--teraflops", "400"},
+    Process plan({std::string(DEX_BINARY_DIR) + "/dex", "train", "--model", dir / "config.json", "--depths",
+                  c.depths, "--dry-run", "--world-size", "8", "--teraflops", "400"},
                  {}, dir / "log");
     CHECK(plan.wait(kPatience) == 0);
     INFO(plan.log());

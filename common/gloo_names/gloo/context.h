@@ -1,5 +1,5 @@
-// libtorch's wheel holds Gloo's symbols without its headers. Its header of ProcessGroupGloo names these types but needs
-// little of them: enough is declared here to call it. Nothing of Gloo is called directly.
+// libtorch's wheel holds Gloo's symbols without its headers. Its header of ProcessGroupGloo names these types
+// but needs little of them: enough is declared here to call it. Nothing of Gloo is called directly.
 #pragma once
 #include <chrono>
 #include <memory>
