@@ -24,28 +24,35 @@ std::chrono::milliseconds left_until(Clock::time_point end) {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-Store connect(const RankEnvironment& place, Clock::time_point end) {
-  const bool serves = place.rank == 0 && !place.launcher_has_store;
+// One attempt. The library's own pauses between attempts grow long while it waits for a server that starts late.
+Store try_connect(const RankEnvironment& place, bool serves, Clock::time_point end) {
   c10d::TCPStoreOptions options;
   options.port = place.port;
   options.isServer = serves;
   options.waitWorkers = false;
   options.timeout = left_until(end);
-  const std::string where = fmt::format("{}:{}", place.address, place.port);
-  try {
-    const auto store = within(end, [options, address = place.address]() -> Store {
-      return c10::make_intrusive<c10d::TCPStore>(address, options);
-    });
-    if (store) return *store;
-  } catch (const std::exception& error) {
-    const std::string reason = first_line(error.what());
-    require(reason.find("EADDRINUSE") == std::string::npos, ExitCode::temporary,
-            "rank {}, joining: port {} is in use: {}", place.rank, place.port, reason);
-    fail(ExitCode::temporary, "rank {}, joining: no meeting at {}: {}", place.rank, where, reason);
+  const auto store = within(end, [options, address = place.address]() -> Store {
+    return c10::make_intrusive<c10d::TCPStore>(address, options);
+  });
+  return store ? *store : Store();
+}
+
+Store connect(const RankEnvironment& place, Clock::time_point end) {
+  const bool serves = place.rank == 0 && !place.launcher_has_store;
+  std::string reason = "nobody answers";
+  for (auto patience = std::chrono::milliseconds(1000); Clock::now() < end; patience *= 2) {
+    try {
+      if (Store store = try_connect(place, serves, serves ? end : std::min(end, Clock::now() + patience))) return store;
+    } catch (const std::exception& error) {
+      reason = first_line(error.what());
+      if (serves) break;
+      std::this_thread::sleep_for(kPause);
+    }
   }
-  fail(ExitCode::temporary,
-       "rank {}, joining: nobody answers at {} (MASTER_ADDR, MASTER_PORT), where rank 0 should", place.rank,
-       where);
+  require(reason.find("EADDRINUSE") == std::string::npos, ExitCode::temporary, "rank {}, joining: port {} is in use: {}",
+          place.rank, place.port, reason);
+  fail(ExitCode::temporary, "rank {}, joining: no store at {}:{} (MASTER_ADDR, MASTER_PORT), where rank 0 should be: {}",
+       place.rank, place.address, place.port, reason);
 }
 
 std::string key_of(const char* kind, int rank) { return fmt::format("{}/{}", kind, rank); }
@@ -53,7 +60,9 @@ std::string key_of(const char* kind, int rank) { return fmt::format("{}/{}", kin
 }  // namespace
 
 MeetingStore::MeetingStore(const RankEnvironment& place, Clock::time_point end) : place_(place) {
-  store_ = c10::make_intrusive<c10d::PrefixStore>("dex/" + place.attempt, connect(place, end));
+  const Store store = connect(place, end);
+  store->setTimeout(left_until(end));
+  store_ = c10::make_intrusive<c10d::PrefixStore>("dex/" + place.attempt, store);
 }
 
 void MeetingStore::wait_for_all(Clock::time_point end) {
