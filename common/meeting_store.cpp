@@ -1,8 +1,11 @@
 #include "common/meeting_store.h"
 
 #include <fmt/ranges.h>
+#include <netdb.h>
+#include <sys/socket.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <unistd.h>
 
 #include <algorithm>
 #include <thread>
@@ -15,6 +18,7 @@ namespace {
 
 using Store = c10::intrusive_ptr<c10d::Store>;
 constexpr auto kPause = std::chrono::milliseconds(20);
+constexpr auto kProbeTime = std::chrono::seconds(2);
 constexpr auto kWordTime = std::chrono::milliseconds(300);
 
 std::chrono::milliseconds left_until(Clock::time_point end) {
@@ -24,35 +28,49 @@ std::chrono::milliseconds left_until(Clock::time_point end) {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// One attempt. The library's own pauses between attempts grow long while it waits for a server that starts late.
-Store try_connect(const RankEnvironment& place, bool serves, Clock::time_point end) {
-  c10d::TCPStoreOptions options;
-  options.port = place.port;
-  options.isServer = serves;
-  options.waitWorkers = false;
-  options.timeout = left_until(end);
-  const auto store = within(end, [options, address = place.address]() -> Store {
-    return c10::make_intrusive<c10d::TCPStore>(address, options);
-  });
-  return store ? *store : Store();
+bool accepts(const std::string& host, std::uint16_t port) {
+  addrinfo wanted{}, *found = nullptr;
+  wanted.ai_socktype = SOCK_STREAM;
+  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &wanted, &found) != 0) return false;
+  bool yes = false;
+  for (const addrinfo* at = found; at && !yes; at = at->ai_next) {
+    const int number = socket(at->ai_family, at->ai_socktype, at->ai_protocol);
+    if (number < 0) continue;
+    yes = ::connect(number, at->ai_addr, at->ai_addrlen) == 0;
+    close(number);
+  }
+  freeaddrinfo(found);
+  return yes;
+}
+
+// The library's own attempts pause longer and longer for a server that starts late, and each that fails logs a stack trace.
+bool wait_for_server(const RankEnvironment& place, Clock::time_point end) {
+  for (; Clock::now() < end; std::this_thread::sleep_for(kPause)) {
+    const auto yes = within(std::min(end, Clock::now() + kProbeTime), [host = place.address, port = place.port] { return accepts(host, port); });
+    if (yes.value_or(false)) return true;
+  }
+  return false;
 }
 
 Store connect(const RankEnvironment& place, Clock::time_point end) {
-  const bool serves = place.rank == 0 && !place.launcher_has_store;
+  c10d::TCPStoreOptions options;
+  options.port = place.port;
+  options.isServer = place.rank == 0 && !place.launcher_has_store;
+  options.waitWorkers = false;
   std::string reason = "nobody answers";
-  for (auto patience = std::chrono::milliseconds(1000); Clock::now() < end; patience *= 2) {
-    try {
-      if (Store store = try_connect(place, serves, serves ? end : std::min(end, Clock::now() + patience))) return store;
-    } catch (const std::exception& error) {
-      reason = first_line(error.what());
-      if (serves) break;
-      std::this_thread::sleep_for(kPause);
+  try {
+    if (options.isServer || wait_for_server(place, end)) {
+      options.timeout = left_until(end);
+      const auto store = within(end, [options, host = place.address]() -> Store { return c10::make_intrusive<c10d::TCPStore>(host, options); });
+      if (store) return *store;
     }
+  } catch (const std::exception& error) {
+    reason = first_line(error.what());
   }
-  require(reason.find("EADDRINUSE") == std::string::npos, ExitCode::temporary, "rank {}, joining: port {} is in use: {}",
-          place.rank, place.port, reason);
-  fail(ExitCode::temporary, "rank {}, joining: no store at {}:{} (MASTER_ADDR, MASTER_PORT), where rank 0 should be: {}",
-       place.rank, place.address, place.port, reason);
+  require(reason.find("EADDRINUSE") == std::string::npos, ExitCode::temporary, "rank {}, joining: port {} is in use: {}", place.rank,
+          place.port, reason);
+  fail(ExitCode::temporary, "rank {}, joining: no store at {}:{} (MASTER_ADDR, MASTER_PORT), where rank 0 should be: {}", place.rank,
+       place.address, place.port, reason);
 }
 
 std::string key_of(const char* kind, int rank) { return fmt::format("{}/{}", kind, rank); }
