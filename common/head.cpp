@@ -17,12 +17,12 @@ at::Tensor Embedding::rows(std::span<const Token> ids) const {
   return matrix_.rows(index);
 }
 
-Head::Head(const ModelConfig& config, const WeightFile& weights, const Embedding& embedding, int vocab, Dtype dtype,
+Head::Head(const ModelConfig& config, const WeightFile& weights, const Embedding* embedding, int vocab, Dtype dtype,
            WeightLayout layout)
     : norm_weight_(load_tensor(weights, "model.norm.weight", {config.hidden_size}, Dtype::f32)),
       eps_(config.rms_norm_eps) {
   const Matrix whole = config.tied_head
-                           ? embedding.matrix()
+                           ? embedding->matrix()
                            : Matrix::load(weights, {{"lm_head.weight", config.vocab_size}}, config.hidden_size, dtype, layout);
   require(vocab > 0 && vocab <= whole.out(), ExitCode::usage, "{}: the tokenizer has {} ids, the model's head {} rows",
           weights.origin(), vocab, whole.out());

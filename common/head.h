@@ -26,8 +26,8 @@ class Embedding {
 class Head {
  public:
   // `vocab`: ids the tokenizer knows; further rows of the head are never read, so never emitted. A tied head shares the
-  // embedding's memory.
-  Head(const ModelConfig& config, const WeightFile& weights, const Embedding& embedding, int vocab, Dtype dtype,
+  // memory of `embedding`, which others do not need.
+  Head(const ModelConfig& config, const WeightFile& weights, const Embedding* embedding, int vocab, Dtype dtype,
        WeightLayout layout);
 
   at::Tensor norm(const at::Tensor& h_RD) const;                       // final norm, f32

@@ -44,7 +44,11 @@ std::string model_fingerprint(const ModelConfig& c, const WeightFile& weights) {
 }
 
 Model Model::load(const std::filesystem::path& dir, const DepthSet& depths, Dtype dtype, WeightLayout layout) {
-  Model model{.config = read_model_config(dir), .depths = depths, .dtype = dtype};
+  return load(dir, depths, dtype, layout, {0, depths.num_stages()});
+}
+
+Model Model::load(const std::filesystem::path& dir, const DepthSet& depths, Dtype dtype, WeightLayout layout, StageShare share) {
+  Model model{.config = read_model_config(dir), .depths = depths, .dtype = dtype, .share = share};
   require(depths.num_layers() == model.config.num_layers, ExitCode::usage, "{}: the depth set {} ends at {}, the model has {} layers",
           dir.string(), depths.text(), depths.num_layers(), model.config.num_layers);
   const WeightFile weights = WeightFile::open(dir);
@@ -55,9 +59,12 @@ Model Model::load(const std::filesystem::path& dir, const DepthSet& depths, Dtyp
   const int rows = static_cast<int>(model.config.vocab_size);
   const int vocab = model.tokenizer ? std::min(model.tokenizer->size(), rows) : rows;
   if (vocab < rows) spdlog::info("{}: head rows {}..{} have no token and are never emitted", dir.string(), vocab, rows - 1);
-  model.embedding = std::make_unique<Embedding>(model.config, weights, dtype, layout);
-  model.head = std::make_unique<Head>(model.config, weights, *model.embedding, vocab, dtype, layout);
-  for (int k = 0; k < depths.num_stages(); ++k) model.stages.emplace_back(model.config, depths.layers(k), weights, dtype, layout);
+  const bool whole = share.end - share.begin == depths.num_stages(), reads_out = whole || model.exits() > 0;
+  if (share.begin == 0 || (reads_out && model.config.tied_head))
+    model.embedding = std::make_unique<Embedding>(model.config, weights, dtype, layout);
+  if (reads_out) model.head = std::make_unique<Head>(model.config, weights, model.embedding.get(), vocab, dtype, layout);
+  if (share.begin > 0) model.embedding.reset();  // a tied head shares its memory
+  for (int k = share.begin; k < share.end; ++k) model.stages.emplace_back(model.config, depths.layers(k), weights, dtype, layout);
   model.stop_ids = all_stop_ids(model.config, model.tokenizer.get());
   return model;
 }

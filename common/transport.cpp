@@ -23,11 +23,12 @@ struct Hub {
   int arrived = 0, left = 0;
   bool aborted = false;
   std::string reason;
+  ExitCode code = ExitCode::temporary;
 
   template <typename Condition>
   void wait(std::unique_lock<std::mutex>& lock, Condition condition) {
     changed.wait(lock, [&] { return aborted || condition(); });
-    require(!aborted, ExitCode::temporary, "a peer stopped: {}", reason);
+    require(!aborted, code, "a peer stopped: {}", reason);
   }
 };
 
@@ -69,9 +70,9 @@ class LocalTransport final : public Transport {
     return all;
   }
 
-  void abort(const std::string& reason) noexcept override {
+  void abort(const std::string& reason, ExitCode code) noexcept override {
     const std::lock_guard lock(hub_->mutex);
-    if (!hub_->aborted) hub_->reason = reason;
+    if (!hub_->aborted) hub_->reason = reason, hub_->code = code;
     hub_->aborted = true;
     hub_->changed.notify_all();
   }

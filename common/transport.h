@@ -1,10 +1,12 @@
-// How explorers exchange rows and answers: one object per rank. Calls block; they throw Error(temporary) when a peer
-// has aborted.
+// How ranks exchange messages: one object per rank, explorers and trainers alike. Calls block; they throw Error(temporary)
+// when a peer is lost, or with the code of a peer that has aborted.
 #pragma once
 #include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "common/error.h"
 
 namespace dex {
 
@@ -18,7 +20,8 @@ class Transport {
   virtual void send(Bytes message, int to) = 0;  // does not wait for the receiver
   virtual Bytes receive(int from) = 0;           // in the order sent
   virtual std::vector<Bytes> all_gather(Bytes mine) = 0;  // by rank
-  virtual void abort(const std::string& reason) noexcept = 0;  // wakes every waiting peer
+  virtual void abort(const std::string& reason, ExitCode code = ExitCode::temporary) noexcept = 0;  // wakes every waiting peer
+  virtual void doing(const std::string& what) { static_cast<void>(what); }  // for messages of errors: "step 3, hidden rows"
 };
 
 // Ranks as threads of one process.

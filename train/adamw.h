@@ -20,6 +20,8 @@ class AdamW {
 
   // "first.depth.<d>.<name>" and "second.depth.<d>.<name>": live tensors, so a reader may copy into them.
   std::map<std::string, at::Tensor> moments() const;
+  const std::vector<AdapterWeights>& first() const { return first_; }
+  const std::vector<AdapterWeights>& second() const { return second_; }
   std::int64_t steps() const { return steps_; }
   void set_steps(std::int64_t steps) { steps_ = steps; }
 

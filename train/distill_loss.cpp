@@ -39,8 +39,9 @@ DistillLoss::DistillLoss(const Head& head, double tau, std::int64_t chunk_bytes)
 
 DistillResult DistillLoss::add_gradients(const std::vector<at::Tensor>& h_RD, const at::Tensor& final_RD,
                                          const std::vector<AdapterWeights>& weights, std::int64_t global_rows,
-                                         std::vector<AdapterWeights>& gradients) const {
+                                         std::vector<AdapterWeights>& gradients, std::int64_t global_depths) const {
   const std::size_t depths = h_RD.size();
+  if (global_depths == 0) global_depths = static_cast<std::int64_t>(depths);
   const std::int64_t rows = final_RD.size(0);
   DistillResult result{std::vector<double>(depths), std::vector<std::int64_t>(depths)};
   if (rows == 0) return result;
@@ -53,7 +54,7 @@ DistillResult DistillLoss::add_gradients(const std::vector<at::Tensor>& h_RD, co
   }
   const at::Tensor teacher_RD = head_.norm(final_RD.contiguous());
   // d/dz of tau^2 KL is tau (q - p).
-  const double scale = tau_ / (static_cast<double>(depths) * static_cast<double>(global_rows));
+  const double scale = tau_ / (static_cast<double>(global_depths) * static_cast<double>(global_rows));
   for (std::int64_t begin = 0; begin < rows; begin += chunk_rows_) {
     const std::int64_t end = std::min(rows, begin + chunk_rows_);
     const at::Tensor teacher_RV = logits_of(teacher_RD.slice(0, begin, end), head_);

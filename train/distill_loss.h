@@ -23,10 +23,10 @@ class DistillLoss {
 
   // h_RD[k] are the supervised rows at depth k, final_RD the same rows at depth L. Adds to gradients[k] the gradient of
   //   1 / (depths * global_rows) * sum over depths and rows of tau^2 KL(teacher || student)
-  // where global_rows counts the supervised rows of the whole step.
+  // where global_rows counts the supervised rows of the whole step and `depths` those of all ranks (0: the ones given).
   DistillResult add_gradients(const std::vector<at::Tensor>& h_RD, const at::Tensor& final_RD,
                               const std::vector<AdapterWeights>& weights, std::int64_t global_rows,
-                              std::vector<AdapterWeights>& gradients) const;
+                              std::vector<AdapterWeights>& gradients, std::int64_t depths = 0) const;
 
  private:
   const Head& head_;

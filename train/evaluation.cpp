@@ -90,14 +90,15 @@ at::Tensor read_out(const ExitSet& set, std::size_t k, const at::Tensor& h_RD, c
 
 }  // namespace
 
-std::vector<ExitScores> evaluate(const Model& model, std::span<const Sample> samples, std::span<const ExitSet> sets,
+std::vector<ExitScores> evaluate(const HiddenSource& source, std::span<const Sample> samples, std::span<const ExitSet> sets,
                                  int micro_batch, const std::function<void(std::int64_t)>& on_done) {
+  const Model& model = source.model();
   const Ranker ranker(*model.head);
   const auto exits = static_cast<std::size_t>(model.depths.num_stages());
   std::vector<Totals> totals(sets.size(), Totals(model.depths));
   for (std::size_t done = 0; done < samples.size();) {
     const auto part = samples.subspan(done, std::min(samples.size() - done, static_cast<std::size_t>(micro_batch)));
-    const HiddenRows hidden = HiddenSource(model).rows(part);
+    const HiddenRows hidden = source.all_rows(part);
     const std::vector<bool> ends = answer_ends(part);
     for (std::int64_t begin = 0; begin < hidden.final_RD.size(0); begin += kChunkRows) {
       const auto chunk = [&](const at::Tensor& x) { return x.slice(0, begin, std::min(x.size(0), begin + kChunkRows)).contiguous(); };

@@ -31,7 +31,7 @@ struct ExitSet {
 };
 
 // One pass of the model for all sets. `on_done` hears how many samples are finished.
-std::vector<ExitScores> evaluate(const Model& model, std::span<const Sample> samples, std::span<const ExitSet> sets,
+std::vector<ExitScores> evaluate(const HiddenSource& source, std::span<const Sample> samples, std::span<const ExitSet> sets,
                                  int micro_batch, const std::function<void(std::int64_t)>& on_done = {});
 
 nlohmann::json to_json(const ExitScores& scores);

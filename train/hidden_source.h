@@ -1,5 +1,6 @@
-// The frozen model run over samples: the hidden states that the adapters learn from. Nothing is padded, and only the
-// supervised rows come out.
+// The frozen model run over samples: the hidden states that the adapters learn from. Nothing is padded, and
+// only the supervised rows come out. Ranks that share a model each run their own layers: rows move forward,
+// final rows come back.
 #pragma once
 #include <ATen/ATen.h>
 
@@ -9,25 +10,42 @@
 
 #include "common/model.h"
 #include "data/sample.h"
+#include "train/ranks.h"
 
 namespace dex {
 
-struct HiddenRows {                // R supervised rows, D hidden
-  std::vector<at::Tensor> h_RD;    // at each non-final depth
-  at::Tensor final_RD;             // at depth L
-  std::int64_t tokens = 0;         // that went through the model
+struct HiddenRows {              // R supervised rows, D hidden
+  std::vector<at::Tensor> h_RD;  // at each non-final depth of this rank
+  at::Tensor final_RD;           // at depth L; undefined on a rank without such a depth that is not the last
+  std::int64_t tokens = 0;       // that went through the model
 };
 
 class HiddenSource {
  public:
-  explicit HiddenSource(const Model& model) : model_(model) {}
-  HiddenRows rows(std::span<const Sample> samples) const;
+  HiddenSource(const Model& model);  // NOLINT: a whole model is a source
+  HiddenSource(const Model& model, Ranks& ranks) : model_(model), ranks_(ranks) {}
+
+  // A pass through this rank's layers. Several may be begun before the first is finished; all ranks of a
+  // replica begin and finish the same passes in the same order.
+  HiddenRows begin(std::span<const Sample> samples) const;
+  HiddenRows finish(HiddenRows begun) const;  // waits for the final rows
+  HiddenRows rows(std::span<const Sample> samples) const { return finish(begin(samples)); }
+
+  // How many passes should be begun before the first is finished, so that no rank waits for another.
+  std::size_t ahead() const;
+
+  // rows() with all depths of the model on the leading rank; the others of its replica call it, too.
+  HiddenRows all_rows(std::span<const Sample> samples) const;
+
+  const Model& model() const { return model_; }
 
  private:
   const Model& model_;
+  Ranks& ranks_;
 };
 
 // Targets that have a row before them: what a step's loss is divided by.
 std::int64_t loss_rows(const Sample& sample);
+std::int64_t pass_tokens(const Sample& sample);  // up to its last loss row: what goes through the model
 
 }  // namespace dex

@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kRidge = 30, kScale = 3;
 
-at::Tensor rms(const at::Tensor& h_RD, float eps) { return (h_RD.square().mean(-1, /*keepdim=*/true) + eps).sqrt(); }
+at::Tensor row_rms(const at::Tensor& h_RD, float eps) { return (h_RD.square().mean(-1, /*keepdim=*/true) + eps).sqrt(); }
 
 double median(std::vector<float> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -27,30 +27,30 @@ AdapterWeights linear_map(const at::Tensor& a_DD) {
 
 }  // namespace
 
-RidgeStart::RidgeStart(const ModelConfig& config, int num_depths) : eps_(config.rms_norm_eps) {
-  const auto zeros = [&] { return at::zeros({config.hidden_size, config.hidden_size}, at::kDouble); };
-  for (int k = 0; k < num_depths; ++k) sums_.push_back({zeros(), zeros(), zeros(), {}});
-}
+RidgeStart::RidgeStart(const ModelConfig& config, int num_depths)
+    : eps_(config.rms_norm_eps), sums_(at::zeros({num_depths, 3, config.hidden_size, config.hidden_size}, at::kDouble)),
+      rms_(static_cast<std::size_t>(num_depths)) {}
 
 void RidgeStart::add(const std::vector<at::Tensor>& h_RD, const at::Tensor& final_RD) {
-  const at::Tensor last = final_RD.to(at::kDouble), final_unit = last / rms(last, eps_);
-  rows_ += final_RD.size(0);
-  for (std::size_t k = 0; k < sums_.size(); ++k) {
-    const at::Tensor h = h_RD[k].to(at::kDouble), size = rms(h, eps_), unit_t = (h / size).t();
-    sums_[k].unit_unit_DD.addmm_(unit_t, unit_t.t());
-    sums_[k].unit_final_DD.addmm_(unit_t, final_unit);
-    sums_[k].unit_h_DD.addmm_(unit_t, h);
+  const at::Tensor last = final_RD.to(at::kDouble), final_unit = last / row_rms(last, eps_);
+  for (std::size_t k = 0; k < rms_.size(); ++k) {
+    const at::Tensor h = h_RD[k].to(at::kDouble), size = row_rms(h, eps_), unit_t = (h / size).t();
+    const at::Tensor sums = sums_[static_cast<std::int64_t>(k)];
+    sums[0].addmm_(unit_t, unit_t.t());
+    sums[1].addmm_(unit_t, final_unit);
+    sums[2].addmm_(unit_t, h);
     const at::Tensor sizes = size.to(at::kFloat).contiguous();
-    sums_[k].rms.insert(sums_[k].rms.end(), sizes.data_ptr<float>(), sizes.data_ptr<float>() + sizes.numel());
+    rms_[k].insert(rms_[k].end(), sizes.data_ptr<float>(), sizes.data_ptr<float>() + sizes.numel());
   }
 }
 
 std::vector<AdapterWeights> RidgeStart::solve() const {
-  require(rows_ > 0, ExitCode::usage, "the ridge start needs supervised tokens, the data it was given has none");
   std::vector<AdapterWeights> starts;
-  for (const Sums& s : sums_) {
-    const at::Tensor left = s.unit_unit_DD + kRidge * at::eye(s.unit_unit_DD.size(0), at::kDouble);
-    const at::Tensor right = kScale * median(s.rms) * s.unit_final_DD - s.unit_h_DD;
+  for (std::size_t k = 0; k < rms_.size(); ++k) {
+    require(!rms_[k].empty(), ExitCode::usage, "the ridge start needs supervised tokens, the data it was given has none");
+    const at::Tensor sums = sums_[static_cast<std::int64_t>(k)];
+    const at::Tensor left = sums[0] + kRidge * at::eye(sums.size(1), at::kDouble);
+    const at::Tensor right = kScale * median(rms_[k]) * sums[1] - sums[2];
     starts.push_back(linear_map(at::cholesky_solve(right, at::linalg_cholesky(left)).t()));
   }
   return starts;

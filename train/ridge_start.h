@@ -4,6 +4,7 @@
 #pragma once
 #include <ATen/ATen.h>
 
+#include <cstdint>
 #include <vector>
 
 #include "common/adapter.h"
@@ -17,17 +18,17 @@ class RidgeStart {
   RidgeStart(const ModelConfig& config, int num_depths);
 
   void add(const std::vector<at::Tensor>& h_RD, const at::Tensor& final_RD);
-  std::int64_t rows() const { return rows_; }
+  std::int64_t rows() const { return rms_.empty() ? 0 : static_cast<std::int64_t>(rms_.front().size()); }
   std::vector<AdapterWeights> solve() const;  // Error(usage) when no row was added
 
+  // What rows add up to, so that several may share them: sums() add, the RMS of rows are laid end to end.
+  const at::Tensor& sums() const { return sums_; }  // live, float64 (depths, 3, D, D): sums of x x^T, x t^T, x h^T
+  std::vector<std::vector<float>>& rms() { return rms_; }  // by depth, of every row's h
+
  private:
-  struct Sums {
-    at::Tensor unit_unit_DD, unit_final_DD, unit_h_DD;  // float64: sums of x x^T, x t^T, x h^T
-    std::vector<float> rms;                             // of every row's h
-  };
   float eps_;
-  std::int64_t rows_ = 0;
-  std::vector<Sums> sums_;
+  at::Tensor sums_;
+  std::vector<std::vector<float>> rms_;
 };
 
 }  // namespace dex

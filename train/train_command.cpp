@@ -9,11 +9,17 @@
 #include <memory>
 #include <thread>
 
+#include "common/c10d_transport.h"
 #include "common/command_line.h"
 #include "common/dtype.h"
 #include "common/error.h"
 #include "common/log.h"
+#include "common/rank_environment.h"
 #include "data/token_shards.h"
+#include "train/flops.h"
+#include "train/machine_speeds.h"
+#include "train/plan.h"
+#include "train/ranks.h"
 #include "train/stop_signal.h"
 #include "train/train_loop.h"
 
@@ -31,39 +37,120 @@ std::vector<Sample> held_out_samples(const TokenShards& shards, int wanted) {
 TrainingData open_data(const TrainOptions& options, const Model& model) {
   const auto shards = std::make_shared<TokenShards>(TokenShards::open(options.data, "train"));
   shards->require_made_for(model.tokenizer ? model.tokenizer->digest() : "", model.config.vocab_size);
-  return {.size = shards->size(), .sample = [shards](std::uint64_t index) { return shards->sample(index); },
+  return {.size = shards->size(),
+          .sample = [shards](std::uint64_t index) { return shards->sample(index); },
           .held_out = held_out_samples(TokenShards::open(options.data, "held_out"), options.eval_samples),
           .digest = shards->digest()};
 }
 
-void prepare_torch(const TrainOptions& options) {
-  at::set_num_threads(options.threads > 0 ? options.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+void prepare_torch(const TrainOptions& options, const RankEnvironment& place) {
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  at::set_num_threads(options.threads > 0 ? options.threads : std::max(1, cores / place.local_world));
   if (!options.deterministic) return;
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
   at::globalContext().setDeterministicFillUninitializedMemory(false);
 }
 
+// Of a few samples spread over the data.
+SampleShape mean_shape(const TrainingData& data) {
+  const std::uint64_t count = std::min<std::uint64_t>(data.size, 64);
+  SampleShape shape{0, 0};
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const Sample sample = data.sample(i * data.size / count);
+    shape.tokens += static_cast<double>(pass_tokens(sample)) / static_cast<double>(count);
+    shape.rows += static_cast<double>(loss_rows(sample)) / static_cast<double>(count);
+  }
+  return shape;
+}
+
+double flops_per_second(const TrainOptions& options) {
+  return options.teraflops > 0 ? options.teraflops * 1e12
+                               : measure_gemm_peak(parse_dtype(options.dtype));
+}
+
+// Needs the model's config.json alone.
+int plan_only(const TrainOptions& options, const RankEnvironment& place) {
+  const ModelConfig config = read_model_config(options.model);
+  const DepthSet depths = DepthSet::parse(options.depths, config.num_layers);
+  const int world = options.world_size > 0 ? options.world_size : place.world;
+  const RankLayout layout = rank_layout(depths, world, 0, options.stages);
+  const TrainPlan plan = plan_training(config, depths, options, layout, {}, flops_per_second(options));
+  if (place.rank > 0) return static_cast<int>(ExitCode::done);
+  spdlog::info("plan:\n{}", text_of(plan));
+  std::cout << to_json(plan).dump() << std::endl;
+  return static_cast<int>(ExitCode::done);
+}
+
+TrainOutcome train(const TrainOptions& options, const RankEnvironment& place, C10dTransport* wire,
+                   const StopSignal& stop) {
+  const ModelConfig config = read_model_config(options.model);
+  const DepthSet depths = DepthSet::parse(options.depths, config.num_layers);
+  Ranks ranks(rank_layout(depths, place.world, place.rank, options.stages), wire);
+  MachineSpeeds speeds;  // what the leading rank reports
+  if (ranks.leads()) {
+    const std::int64_t width = options.width > 0 ? options.width : 2 * config.hidden_size;
+    speeds = measure_machine(options.model, depths, parse_dtype(options.dtype), width, options.eval_samples > 0);
+    spdlog::info("{}", speeds.text(options.dtype));
+  }
+  const Model model = Model::load(options.model, depths, parse_dtype(options.dtype), WeightLayout::rows,
+                                  ranks.layout().stages());
+  const TrainingData data = open_data(options, model);
+  if (ranks.leads())
+    spdlog::info("plan:\n{}", text_of(plan_training(config, depths, options, ranks.layout(), mean_shape(data),
+                                                    speeds.gemm_peak)));
+  TrainLoop loop(
+      options, model, data, [&] { return stop.raised(); }, ranks, speeds);
+  loop.prepare();
+  if (wire) wire->set_deadline(options.step_timeout);
+  TrainOutcome outcome = loop.run();
+  if (wire) wire->finish();
+  return outcome;
+}
+
+// One rank's error ends the others at once, with its code and message.
+template <typename Work>
+auto with_word_to_peers(C10dTransport* wire, const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    if (wire) wire->abort(error.what(), error.code());
+    throw;
+  } catch (const std::exception& error) {
+    if (wire) wire->abort(error.what(), ExitCode::bug);
+    throw;
+  }
+}
+
 int run(const TrainOptions& options) {
   check(options);
-  prepare_torch(options);
-  const ModelConfig config = read_model_config(options.model);
+  const RankEnvironment place = rank_environment();
+  prepare_torch(options, place);
+  if (options.dry_run) return plan_only(options, place);
+  require(!options.data.empty(), ExitCode::usage, "--data is missing; only --dry-run goes without");
+  require(!options.out.empty(), ExitCode::usage, "--out is missing; only --dry-run goes without");
   const StopSignal stop;
-  const DepthSet depths = DepthSet::parse(options.depths, config.num_layers);
-  const std::int64_t width = options.width > 0 ? options.width : 2 * config.hidden_size;
-  const MachineSpeeds speeds = measure_machine(options.model, depths, parse_dtype(options.dtype), width, options.eval_samples > 0);
-  spdlog::info("{}", speeds.text(options.dtype));
-  const Model model = Model::load(options.model, depths, parse_dtype(options.dtype), WeightLayout::rows);
-  const TrainOutcome outcome = TrainLoop(options, model, open_data(options, model), [&] { return stop.raised(); }, speeds).run();
-  std::cout << outcome.summary.dump() << std::endl;
+  std::unique_ptr<C10dTransport> wire;
+  if (place.world > 1) {
+    spdlog::info("rank {} of {}, as {} says; meeting at {}:{}", place.rank, place.world, place.source,
+                 place.address, place.port);
+    wire = C10dTransport::join(place, options.init_timeout);
+    if (place.rank > 0 && spdlog::get_level() < spdlog::level::warn)
+      spdlog::set_level(spdlog::level::warn);  // rank 0 tells it all
+  }
+  const TrainOutcome outcome =
+      with_word_to_peers(wire.get(), [&] { return train(options, place, wire.get(), stop); });
+  if (place.rank == 0) std::cout << outcome.summary.dump() << std::endl;
   return static_cast<int>(outcome.finished ? ExitCode::done : ExitCode::temporary);
 }
 
 void add_options(CLI::App& c, TrainOptions& o) {
-  c.add_option("--model", o.model, "Model directory")->required();
-  c.add_option("--data", o.data, "Data set that dex prepare left")->required();
+  c.add_option("--model", o.model, "Model directory (a config.json does for --dry-run)")->required();
+  c.add_option("--data", o.data, "Data set that dex prepare left");
   c.add_option("--depths", o.depths, "Depths that get an adapter, such as 10,20")->required();
-  c.add_option("--out", o.out, "Directory for adapters, checkpoints and metrics")->required();
-  const auto number = [&c](const char* name, auto& value, const char* text) { c.add_option(name, value, text)->capture_default_str(); };
+  c.add_option("--out", o.out, "Directory for adapters, checkpoints and metrics");
+  const auto number = [&c](const char* name, auto& value, const char* text) {
+    c.add_option(name, value, text)->capture_default_str();
+  };
   number("--epochs", o.epochs, "Passes over the data");
   number("--steps", o.steps, "Steps instead of epochs; 0: epochs count");
   number("--batch-size", o.batch_size, "Samples of a step");
@@ -76,17 +163,30 @@ void add_options(CLI::App& c, TrainOptions& o) {
   number("--init", o.init, "Start: paper (alpha 1e-3) or ridge (closed form)");
   number("--ridge-tokens", o.ridge_tokens, "Tokens the closed form is solved on");
   number("--dtype", o.dtype, "Compute type of the frozen model: bf16 or f32; adapters are trained in f32");
-  c.add_option("--seed", o.seed, "Of start and sample order")->check(CLI::NonNegativeNumber)->capture_default_str();
+  c.add_option("--seed", o.seed, "Of start and sample order")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   number("--threads", o.threads, "0: one per core");
   number("--save-every", o.save_every, "Steps between checkpoints; 0: at the end only");
   number("--keep", o.keep, "Checkpoints that stay");
-  number("--stop-after", o.stop_after, "Stop after this step as an interruption would, after saving; 0: never");
+  number("--stop-after", o.stop_after,
+         "Stop after this step as an interruption would, after saving; 0: never");
   number("--eval-every", o.eval_every, "Steps between evaluations; 0: before and after training only");
   number("--eval-samples", o.eval_samples, "Held-out samples to evaluate on; 0: none");
-  number("--on-nan", o.on_nan, "A step whose loss or gradient is no number: stop (the steps before it are saved) or skip (it changes nothing)");
+  number("--on-nan", o.on_nan,
+         "A step whose loss or gradient is no number: stop (the steps before it are saved) or skip (it changes nothing)");
   number("--nan-limit", o.nan_limit, "Steps skipped in a row that end the run all the same");
+  number(
+      "--stages", o.stages,
+      "Ranks that share a model's layers; 0: the largest divisor of the number of ranks up to the depths'");
+  number("--init-timeout", o.init_timeout, "Seconds until all ranks must have met and loaded");
+  number("--step-timeout", o.step_timeout,
+         "Seconds a rank may wait for another; longer than a micro-batch or a save takes");
   c.add_flag("--resume", o.resume, "Go on after the newest whole checkpoint in --out, if there is one");
   c.add_flag("--deterministic", o.deterministic, "Refuse operators whose result may differ between runs");
+  c.add_flag("--dry-run", o.dry_run, "Print the plan and stop; needs config.json only");
+  number("--world-size", o.world_size, "Ranks to plan for in a dry run; 0: those there are");
+  number("--teraflops", o.teraflops, "TFLOP/s of a rank to plan with in a dry run; 0: measured here");
 }
 
 }  // namespace

@@ -30,6 +30,12 @@ void check(const TrainOptions& o) {
   at_least<std::int64_t>("--ridge-tokens", o.ridge_tokens, 1);
   for (const auto& [name, value] : {std::pair{"--save-every", o.save_every}, {"--stop-after", o.stop_after}, {"--eval-every", o.eval_every}})
     at_least<std::int64_t>(name, value, 0);
+  at_least("--stages", o.stages, 0);
+  for (const auto& [name, value] : {std::pair{"--init-timeout", o.init_timeout}, {"--step-timeout", o.step_timeout}})
+    require(value > 0 && value < 1e6, ExitCode::usage, "{} is {}, wanted seconds over 0", name, value);
+  require(o.dry_run || (o.world_size == 0 && o.teraflops == 0), ExitCode::usage, "--world-size and --teraflops are for --dry-run only");
+  require(o.world_size >= 0 && o.world_size <= 1 << 20, ExitCode::usage, "--world-size is {}, wanted 1 .. {}", o.world_size, 1 << 20);
+  require(o.teraflops >= 0 && o.teraflops < 1e6, ExitCode::usage, "--teraflops is {}, wanted 0 or more", o.teraflops);
   require(o.learning_rate > 0 && o.learning_rate < 1e3, ExitCode::usage, "--lr is {}, wanted a rate over 0 and under 1000", o.learning_rate);
   require(o.warmup >= 0 && o.warmup <= 1, ExitCode::usage, "--warmup is {}, wanted a share in 0..1", o.warmup);
   require(o.weight_decay >= 0 && o.weight_decay < 1e3, ExitCode::usage, "--weight-decay is {}, wanted 0 or more", o.weight_decay);

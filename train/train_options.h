@@ -24,6 +24,11 @@ struct TrainOptions {
   std::string on_nan = "stop";  // or "skip"
   int nan_limit = 5;            // steps skipped in a row that end the run
   bool resume = false, deterministic = false;
+  int stages = 0;      // ranks that share a model; 0: the largest divisor of their number that is at most the depths'
+  double init_timeout = 300, step_timeout = 100;  // seconds
+  bool dry_run = false;
+  int world_size = 0;  // of the plan of a dry run; 0: as many as there are
+  double teraflops = 0;  // of a rank, for the plan; 0: measured
 };
 
 // Error(usage) naming the option, the value and what is wanted.

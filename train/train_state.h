@@ -18,16 +18,20 @@ struct TrainState {
   nlohmann::json evaluation = nlohmann::json::object();  // scores taken so far, by name of the exits
 };
 
+struct TrainTensors {  // by depth
+  std::vector<AdapterWeights> weights, first, second;  // first and second: the optimizer's moments
+};
+
 // Writes root/step-<step> and spares root/step-<spared> as save_checkpoint() does; `identity` is what a run that goes on
 // must have in common. NaN is never written: Error(usage).
 void save_state(const std::filesystem::path& root, int keep, const TrainState& state, const nlohmann::json& identity,
-                const std::vector<int>& depths, const std::vector<AdapterWeights>& weights, const AdamW& optimizer,
+                const std::vector<int>& depths, const TrainTensors& tensors, std::int64_t optimizer_steps,
                 std::optional<std::int64_t> spared = {});
 
-// Fills weights and optimizer, whose tensors must have the stored shapes. Error(usage) with the differences when the
-// identity is another, Error(io) when anything does not fit.
+// Fills weights and optimizer, those of `own` among the depths of the run, whose tensors must have the stored shapes.
+// Error(usage) with the differences when the identity is another, Error(io) when anything does not fit.
 TrainState load_state(const std::filesystem::path& checkpoint, const nlohmann::json& identity, const std::vector<int>& depths,
-                      std::vector<AdapterWeights>& weights, AdamW& optimizer);
+                      const std::vector<int>& own, std::vector<AdapterWeights>& weights, AdamW& optimizer);
 
 // "depth.<d>.<name>" -> tensor, as adapter files name them.
 std::map<std::string, at::Tensor> named_weights(const std::vector<int>& depths, const std::vector<AdapterWeights>& weights);

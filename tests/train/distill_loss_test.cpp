@@ -17,7 +17,7 @@ struct Fixture {
   ModelConfig config = read_model_config(model);
   WeightFile file = WeightFile::open(model);
   Embedding embedding{config, file, Dtype::f32, WeightLayout::rows};
-  Head head{config, file, embedding, 59, Dtype::f32, WeightLayout::rows};  // two rows have no token
+  Head head{config, file, &embedding, 59, Dtype::f32, WeightLayout::rows};  // two rows have no token
   std::vector<at::Tensor> h;
   at::Tensor final;
   std::vector<AdapterWeights> weights;
@@ -138,7 +138,7 @@ TEST_CASE("a student that is the teacher has no loss and no gradient") {
 TEST_CASE("with bf16 compute the gradients stay float32 and near the float32 ones") {
   const Fixture f;
   const Embedding embedding(f.config, f.file, Dtype::bf16, WeightLayout::rows);
-  const Head head(f.config, f.file, embedding, 59, Dtype::bf16, WeightLayout::rows);
+  const Head head(f.config, f.file, &embedding, 59, Dtype::bf16, WeightLayout::rows);
   auto narrow = f.zeros(), wide = f.zeros();
   DistillLoss(head, 1.0).add_gradients(f.h, f.final, f.weights, 23, narrow);
   DistillLoss(f.head, 1.0).add_gradients(f.h, f.final, f.weights, 23, wide);

@@ -1,0 +1,35 @@
+// Ranks as processes, on one machine or many: libtorch's TCPStore to meet, its ProcessGroupGloo as the wire.
+// Every wait has our deadline, never the library's.
+#pragma once
+#include <memory>
+
+#include "common/rank_environment.h"
+#include "common/transport.h"
+
+namespace dex {
+
+class C10dTransport final : public Transport {
+ public:
+  // Meets all other ranks. Error(temporary) within `deadline` seconds naming the ranks that are missing, at
+  // once when the port is in use. The deadline holds for receive() until set_deadline() gives another.
+  static std::unique_ptr<C10dTransport> join(const RankEnvironment& place, double deadline);
+  ~C10dTransport() override;
+
+  int rank() const override;
+  int size() const override;
+  void send(Bytes message, int to) override;
+  Bytes receive(int from) override;
+  std::vector<Bytes> all_gather(Bytes mine) override;
+  void abort(const std::string& reason, ExitCode code) noexcept override;
+  void doing(const std::string& what) override;
+
+  void set_deadline(double seconds);
+  void finish();  // waits until what was sent has arrived; Error(temporary) when it does not
+
+ private:
+  class Group;
+  explicit C10dTransport(std::unique_ptr<Group> group);
+  std::unique_ptr<Group> group_;
+};
+
+}  // namespace dex

@@ -1,0 +1,3 @@
+// See context.h in gloo/.
+#pragma once
+#include "gloo/context.h"

@@ -1,0 +1,28 @@
+// The adapters of several exits as one vector: what is summed and sent.
+#pragma once
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "common/adapter.h"
+
+namespace dex {
+
+struct ExitSizes {
+  std::int64_t exits = 0, hidden = 0, width = 0;
+  std::int64_t parameters() const { return 2 * hidden * width + 2 * hidden + width + 1; }  // of one exit
+  std::int64_t stride() const {
+    return (parameters() + 15) / 16 * 16;
+  }  // each exit's begin on equal alignment: equal bits
+  std::int64_t size() const { return exits * stride(); }
+};
+
+// Views of `vector`, which has sizes.size() values.
+std::vector<AdapterWeights> exit_views(const at::Tensor& vector, const ExitSizes& sizes);
+
+at::Tensor exit_vector(const std::vector<AdapterWeights>& exits);  // a copy
+std::vector<AdapterWeights> exits_of(const at::Tensor& vector,
+                                     const ExitSizes& sizes);  // tensors of their own
+
+}  // namespace dex

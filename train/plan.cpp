@@ -1,0 +1,145 @@
+#include "train/plan.h"
+
+#include <ATen/ATen.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "common/dtype.h"
+#include "common/stopwatch.h"
+#include "common/tensors.h"
+#include "train/exit_vector.h"
+
+namespace dex {
+namespace {
+
+constexpr double kLogitsChunks = 2 * (64 << 20);  // of teacher and student, see DistillLoss
+
+double layer_parameters(const ModelConfig& c) {
+  const double h = static_cast<double>(c.hidden_size), q = static_cast<double>(c.num_heads) * c.head_dim,
+               kv = static_cast<double>(c.num_kv_heads) * c.head_dim;
+  return h * (q + 2 * kv) + q * h + 3 * h * static_cast<double>(c.intermediate_size);
+}
+
+// Of one step on one replica.
+struct Work {
+  double tokens, rows, passes;
+};
+
+double flops_of(const ModelConfig& c, const PositionPlan& p, const ExitSizes& adapter, const Work& work,
+                double length) {
+  const double attention =
+      2 * static_cast<double>(c.num_heads) * c.head_dim * length;  // half the pairs, scores and values
+  const double head = 2 * static_cast<double>(c.hidden_size) * static_cast<double>(c.vocab_size);
+  const double exits = static_cast<double>(p.depths.size()),
+               matrix = static_cast<double>(adapter.hidden) * static_cast<double>(adapter.width);
+  double flops = work.tokens * p.layers.size() * (2 * layer_parameters(c) + attention);
+  if (exits > 0)
+    flops +=
+        work.rows * (head + exits * (2 * head + 12 * matrix));  // the student's head twice: there and back
+  return flops;
+}
+
+double working_bytes_of(const ModelConfig& c, const PositionPlan& p, const ExitSizes& adapter,
+                        const Work& work, double ahead, double type) {
+  const double tokens = work.tokens / std::max(1.0, work.passes),
+               rows = work.rows / std::max(1.0, work.passes);
+  const double h = static_cast<double>(c.hidden_size),
+               qkv = (static_cast<double>(c.num_heads) + 2.0 * c.num_kv_heads) * c.head_dim;
+  const double layer =
+      tokens * (8 * h + type * (2 * h + 3 * qkv + 3 * static_cast<double>(c.intermediate_size)));
+  const double exits = static_cast<double>(p.depths.size());
+  const double kept = ahead * rows * h * 4 * (exits + 1) +
+                      exits * rows * (6 * h + 2 * static_cast<double>(adapter.width)) * 4;
+  return layer + kept + (exits > 0 ? kLogitsChunks : 0);
+}
+
+std::string bytes_text(double bytes) {
+  return bytes < 1e9 ? fmt::format("{:.1f} MB", bytes / 1e6) : fmt::format("{:.2f} GB", bytes / 1e9);
+}
+
+}  // namespace
+
+TrainPlan plan_training(const ModelConfig& c, const DepthSet& depths, const TrainOptions& o,
+                        const RankLayout& layout, const SampleShape& sample, double flops_per_second) {
+  const ExitSizes adapter{1, c.hidden_size, o.width > 0 ? o.width : 2 * c.hidden_size};
+  const double type = size_of(parse_dtype(o.dtype)), replicas = layout.replicas(),
+               h = static_cast<double>(c.hidden_size);
+  const double vocab_bytes = static_cast<double>(c.vocab_size) * h * type;
+  const Work work{o.batch_size * sample.tokens / replicas, o.batch_size * sample.rows / replicas,
+                  std::ceil(static_cast<double>(o.batch_size) / o.micro_batch / replicas)};
+  TrainPlan plan{.replicas = layout.replicas(), .sample = sample, .flops_per_second = flops_per_second};
+  for (int position = 0; position < layout.pipeline; ++position) {
+    const StageShare share = layout.stages(position);
+    const bool first = position == 0, last = position == layout.pipeline - 1;
+    PositionPlan p;
+    p.layers = {depths.layers(share.begin).first, depths.layers(share.end - 1).last};
+    for (int stage = share.begin; stage < std::min(share.end, depths.num_stages() - 1); ++stage)
+      p.depths.push_back(depths.depth(stage));
+    const bool head = !p.depths.empty() || layout.pipeline == 1;
+    p.trainable = static_cast<std::int64_t>(p.depths.size()) * adapter.parameters();
+    p.weight_bytes = p.layers.size() * layer_parameters(c) * type +
+                     vocab_bytes * ((first ? 1 : 0) + (head && !(first && c.tied_head) ? 1 : 0));
+    const double gradients =
+        std::bit_width(static_cast<std::uint64_t>(work.passes)) + 1;  // open parts of the ordered sum
+    p.trained_bytes = static_cast<double>(p.trainable) * 4 * (3 + gradients);
+    p.working_bytes =
+        working_bytes_of(c, p, adapter, work, layout.pipeline - position + (layout.pipeline > 1), type);
+    p.flops = flops_of(c, p, adapter, work, sample.tokens);
+    p.sent_bytes = (last ? (layout.pipeline - 1) * work.rows : work.tokens) * h * 4 +
+                   2 * (replicas - 1) / replicas * static_cast<double>(p.trainable) * 4;
+    plan.trainable += p.trainable;
+    if (flops_per_second > 0) plan.step_seconds = std::max(plan.step_seconds, p.flops / flops_per_second);
+    plan.positions.push_back(std::move(p));
+  }
+  return plan;
+}
+
+std::string text_of(const TrainPlan& plan) {
+  std::string text =
+      fmt::format("{:>8} {:>10} {:>14} {:>14} {:>11} {:>11} {:>11} {:>11}\n", "position", "layers", "depths",
+                  "trainable", "weights", "trained", "working", "sent/step");
+  for (std::size_t i = 0; i < plan.positions.size(); ++i) {
+    const PositionPlan& p = plan.positions[i];
+    text += fmt::format("{:>8} {:>10} {:>14} {:>14} {:>11} {:>11} {:>11} {:>11}\n", i,
+                        fmt::format("{}-{}", p.layers.first + 1, p.layers.last),
+                        p.depths.empty() ? "none" : fmt::format("{}", fmt::join(p.depths, ",")), p.trainable,
+                        bytes_text(p.weight_bytes), bytes_text(p.trained_bytes), bytes_text(p.working_bytes),
+                        bytes_text(p.sent_bytes));
+  }
+  text += fmt::format(
+      "{} parameters to train on {} ranks: {} positions x {} replicas; samples of {:.0f} tokens, {:.0f} "
+      "supervised\n",
+      plan.trainable, plan.positions.size() * static_cast<std::size_t>(plan.replicas), plan.positions.size(),
+      plan.replicas, plan.sample.tokens, plan.sample.rows);
+  if (plan.flops_per_second > 0)
+    text += fmt::format("a step takes about {:.3g} s at {:.3g} TFLOP/s of a rank", plan.step_seconds,
+                        plan.flops_per_second / 1e12);
+  return text;
+}
+
+nlohmann::json to_json(const TrainPlan& plan) {
+  nlohmann::json positions = nlohmann::json::array();
+  for (const PositionPlan& p : plan.positions)
+    positions.push_back({{"layers", {p.layers.first + 1, p.layers.last}},
+                         {"depths", p.depths},
+                         {"trainable", p.trainable},
+                         {"weight_bytes", p.weight_bytes},
+                         {"trained_bytes", p.trained_bytes},
+                         {"working_bytes", p.working_bytes},
+                         {"sent_bytes", p.sent_bytes},
+                         {"flops", p.flops}});
+  return {{"command", "train"},
+          {"status", "planned"},
+          {"parameters", plan.trainable},
+          {"ranks", plan.positions.size() * static_cast<std::size_t>(plan.replicas)},
+          {"replicas", plan.replicas},
+          {"flops_per_second", plan.flops_per_second},
+          {"step_seconds", plan.step_seconds},
+          {"positions", positions}};
+}
+
+}  // namespace dex

@@ -1,0 +1,78 @@
+// The ranks of a training run: which share of the work each has, and the messages between them. A rank is a
+// pipeline position of a replica: rank = replica * pipeline + position. One rank alone is the same code
+// without a wire.
+#pragma once
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/depth_set.h"
+#include "common/model.h"
+#include "common/transport.h"
+
+namespace dex {
+
+struct RankLayout {
+  int world = 1, rank = 0, pipeline = 1;  // `pipeline` ranks share the layers of each replica of the model
+  std::vector<int> first_stage;           // position p has the stages [first_stage[p], first_stage[p+1]) of the depth set
+
+  int replicas() const { return world / pipeline; }
+  int replica() const { return rank / pipeline; }
+  int position() const { return rank % pipeline; }
+  int rank_at(int replica, int position) const { return replica * pipeline + position; }
+  StageShare stages(int position) const {
+    return {first_stage.at(static_cast<std::size_t>(position)),
+            first_stage.at(static_cast<std::size_t>(position) + 1)};
+  }
+  int first_exit(int position) const { return std::min(first_stage.at(static_cast<std::size_t>(position)), first_stage.back() - 1); }
+  int exits(int position) const { return first_exit(position + 1) - first_exit(position); }  // non-final depths there
+  StageShare stages() const { return stages(position()); }
+};
+
+// K stages fold in order onto `pipeline` positions so that the most layers on one are as few as can be. 0:
+// the largest divisor of the world size that is at most K. Error(usage) when it does not divide the world or
+// exceeds K.
+RankLayout rank_layout(const DepthSet& depths, int world, int rank, int pipeline = 0);
+
+// What a message is about. Messages of one kind between two ranks arrive in order; kinds do not wait for each
+// other.
+enum class Kind : std::uint8_t { rows, final_rows, exit_rows, go, sum, report, state, agree, alive };
+
+class Ranks {
+ public:
+  explicit Ranks(RankLayout layout, Transport* wire = nullptr) : layout_(std::move(layout)), wire_(wire) {}
+
+  const RankLayout& layout() const { return layout_; }
+  bool alone() const { return layout_.world == 1; }
+  bool leads() const { return layout_.rank == 0; }  // writes files, decides, reports
+  bool first() const { return layout_.position() == 0; }
+  bool last() const { return layout_.position() == layout_.pipeline - 1; }
+
+  void at(std::int64_t step) { step_ = step; }  // for messages of errors
+
+  void send(Kind kind, const at::Tensor& tensor, int to);
+  at::Tensor receive(Kind kind, int from, at::IntArrayRef shape,
+                     at::ScalarType type = at::kFloat);  // of these sizes: Error(bug)
+  void send(Kind kind, const std::string& text, int to);
+  std::string receive_text(Kind kind, int from);
+
+  // The others wait for the leading rank's long work: it tells them now and then that it goes on.
+  void keep_alive();
+
+ private:
+  Bytes take(Kind kind, int from);
+
+  RankLayout layout_;
+  Transport* wire_;
+  std::int64_t step_ = 0;
+  std::map<std::pair<int, Kind>, std::deque<Bytes>> waiting_;  // came before it was asked for
+};
+
+Ranks& one_rank();  // nobody else; its layout says nothing of stages
+
+}  // namespace dex

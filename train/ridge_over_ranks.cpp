@@ -1,0 +1,65 @@
+#include "train/ridge_over_ranks.h"
+
+#include <deque>
+
+#include "train/feed.h"
+#include "train/replica_sum.h"
+#include "train/ridge_start.h"
+
+namespace dex {
+namespace {
+
+// Lays the RMS of the rows that other replicas have seen behind one's own.
+void share_row_sizes(Ranks& ranks, const std::vector<std::vector<Sample>>& passes,
+                     std::vector<std::vector<float>>& rms) {
+  const RankLayout& layout = ranks.layout();
+  const auto exits = static_cast<std::int64_t>(rms.size());
+  at::Tensor mine = at::empty({exits, static_cast<std::int64_t>(rms.front().size())});
+  for (std::int64_t k = 0; k < exits; ++k) mine[k].copy_(at::tensor(rms[static_cast<std::size_t>(k)]));
+  for (int other = 0; other < layout.replicas(); ++other)
+    if (other != layout.replica()) ranks.send(Kind::sum, mine, layout.rank_at(other, layout.position()));
+  for (int other = 0; other < layout.replicas(); ++other) {
+    if (other == layout.replica()) continue;
+    const IndexRange share = share_of(static_cast<std::int64_t>(passes.size()), layout, other);
+    std::int64_t rows = 0;
+    for (std::int64_t i = share.begin; i < share.end; ++i)
+      for (const Sample& sample : passes[static_cast<std::size_t>(i)]) rows += loss_rows(sample);
+    const at::Tensor theirs =
+        ranks.receive(Kind::sum, layout.rank_at(other, layout.position()), {exits, rows});
+    for (std::int64_t k = 0; k < exits; ++k)
+      rms[static_cast<std::size_t>(k)].insert(rms[static_cast<std::size_t>(k)].end(),
+                                              theirs[k].data_ptr<float>(),
+                                              theirs[k].data_ptr<float>() + rows);
+  }
+}
+
+}  // namespace
+
+std::vector<AdapterWeights> ridge_over_ranks(Ranks& ranks, const HiddenSource& source, const std::vector<std::vector<Sample>>& passes,
+                                             const std::function<void(std::int64_t done, std::int64_t of)>& on_pass) {
+  const int exits = source.model().exits();
+  const auto count = static_cast<std::int64_t>(passes.size());
+  const IndexRange mine = share_of(count, ranks.layout(), ranks.layout().replica());
+  RidgeStart ridge(source.model().config, exits);
+  OrderedSum sums;
+  std::deque<HiddenRows> begun;
+  for (std::int64_t next = mine.begin, done = mine.begin; done < mine.end; ++done) {
+    on_pass(done - mine.begin, mine.size());
+    while (next < mine.end && begun.size() < source.ahead()) begun.push_back(source.begin(passes[static_cast<std::size_t>(next++)]));
+    const HiddenRows hidden = source.finish(std::move(begun.front()));
+    begun.pop_front();
+    if (exits == 0) continue;
+    RidgeStart pass(source.model().config, exits);
+    pass.add(hidden.h_RD, hidden.final_RD);
+    sums.add(done, pass.sums().flatten());
+    for (std::size_t k = 0; k < ridge.rms().size(); ++k) ridge.rms()[k].insert(ridge.rms()[k].end(), pass.rms()[k].begin(), pass.rms()[k].end());
+  }
+  if (exits == 0) return {};
+  if (count > 0) {
+    ridge.sums().view(-1).copy_(replica_sum(ranks, std::move(sums), count, ridge.sums().numel(), at::kDouble));
+    share_row_sizes(ranks, passes, ridge.rms());
+  }
+  return ridge.solve();
+}
+
+}  // namespace dex

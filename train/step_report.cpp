@@ -1,0 +1,73 @@
+#include "train/step_report.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "train/feed.h"
+
+namespace dex {
+namespace {
+
+nlohmann::json by_depth(const std::vector<int>& depths, const std::vector<double>& values) {
+  nlohmann::json object = nlohmann::json::object();
+  for (std::size_t k = 0; k < depths.size(); ++k) object[std::to_string(depths[k])] = values[k];
+  return object;
+}
+
+// Adds the part of one rank, whose exits are those from `first` on; the squared norm of its gradients.
+double add_part(StepReport& r, const double* value, std::size_t first, std::size_t exits, std::int64_t passes) {
+  r.stop = *value++ != 0 || r.stop;
+  const double squares = std::accumulate(value, value + exits, 0.0);
+  value += exits;
+  for (std::int64_t pass = 0; pass < passes; ++pass)
+    for (std::size_t k = first; k < first + exits; ++k) {
+      r.loss[k] += *value++ / static_cast<double>(r.rows);
+      r.agreement[k] += *value++ / static_cast<double>(r.rows);
+    }
+  return squares;
+}
+
+}  // namespace
+
+void add_own(StepReport& report, const DistillResult& micro_batch) {
+  for (std::size_t k = 0; k < micro_batch.kl.size(); ++k) {
+    report.own.push_back(micro_batch.kl[k]);
+    report.own.push_back(static_cast<double>(micro_batch.agreements[k]));
+  }
+}
+
+void send_own(Ranks& ranks, const StepReport& report) { ranks.send(Kind::report, at::tensor(report.own, at::kDouble), 0); }
+
+void complete(StepReport& r, Ranks& ranks) {
+  const RankLayout& layout = ranks.layout();
+  const auto depths = static_cast<std::size_t>(layout.first_exit(layout.pipeline));
+  r.loss.assign(depths, 0);
+  r.agreement.assign(depths, 0);
+  double squares = 0;
+  for (int position = 0; position < layout.pipeline; ++position) {
+    const int exits = layout.exits(position);
+    for (int replica = 0; replica < layout.replicas(); ++replica) {
+      const int rank = layout.rank_at(replica, position);
+      const std::int64_t passes = share_of(r.micro_batches, layout, replica).size();
+      at::Tensor theirs;
+      if (rank != layout.rank) theirs = ranks.receive(Kind::report, rank, {1 + exits * (1 + 2 * passes)}, at::kDouble);
+      const double* values = rank == layout.rank ? r.own.data() : theirs.data_ptr<double>();
+      const double part = add_part(r, values, static_cast<std::size_t>(layout.first_exit(position)), static_cast<std::size_t>(exits), passes);
+      if (replica == 0) squares += part;  // replicas have the same gradients
+    }
+  }
+  r.gradient_norm = std::sqrt(squares);
+  r.mean_loss = std::accumulate(r.loss.begin(), r.loss.end(), 0.0) / static_cast<double>(depths);
+}
+
+nlohmann::json to_json(const StepReport& r, const std::vector<int>& depths) {
+  const double speed = r.seconds > 0 ? static_cast<double>(r.tokens) / r.seconds : 0;
+  nlohmann::json line = {{"step", r.step}, {"learning_rate", r.learning_rate}, {"rows", r.rows}, {"tokens", r.tokens}, {"loss", r.mean_loss},
+          {"loss_by_depth", by_depth(depths, r.loss)}, {"agreement", by_depth(depths, r.agreement)},
+          {"gradient_norm", r.gradient_norm}, {"seconds", r.seconds}, {"tokens_per_second", speed}, {"flops", r.flops}};
+  if (r.skipped) line["skipped"] = 1;
+  return line;
+}
+
+}  // namespace dex
