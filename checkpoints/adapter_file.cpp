@@ -6,10 +6,10 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "checkpoints/json_field.h"
 #include "common/digest.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "common/json_field.h"
 #include "common/json_file.h"
 
 namespace dex {
@@ -116,6 +116,7 @@ void write_adapter_file(const fs::path& dir, const AdapterConfig& config, const 
   check_config(config, dir.string());
   check_tensors(config, tensors, dir.string());
   make_directory(dir);
+  for (const char* name : {kModelName, kConfigName}) remove_temporaries(dir / name);
   const std::string digest = digest_of(tensors);
   write_safetensors(dir / kModelName, tensors, {{"format", kFormat}, {"tensors_sha256", digest}});
   write_file(dir / kConfigName, to_json(config, digest).dump(2) + "\n");

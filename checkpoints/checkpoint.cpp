@@ -6,10 +6,10 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
-#include "checkpoints/json_field.h"
 #include "common/digest.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "common/json_field.h"
 #include "common/json_file.h"
 
 namespace dex {
@@ -43,7 +43,7 @@ std::vector<std::pair<std::int64_t, fs::path>> steps_in(const fs::path& root) {
 }
 
 // What a killed run left behind. One run writes to a root at a time.
-void remove_temporaries(const fs::path& root) {
+void remove_temporaries_in(const fs::path& root) {
   for (const auto& entry : fs::directory_iterator(root))
     if (entry.path().filename().string().starts_with(kTemporaryPrefix)) fs::remove_all(entry.path());
 }
@@ -67,17 +67,7 @@ void write_manifest(const fs::path& dir, std::int64_t step) {
   write_file(dir / kManifest, json{{"format", kFormat}, {"step", step}, {"files", files}}.dump(2) + "\n");
 }
 
-void prune(const fs::path& root, std::int64_t newest, int keep) {
-  auto found = steps_in(root);
-  // Directories past this step are ones that did not verify; they are overwritten when the run gets there.
-  std::erase_if(found, [&](const auto& entry) { return entry.first > newest; });
-  for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < found.size(); ++i) {
-    // Renamed first, so that a kill half-way through the removal does not leave a torn step-N.
-    const fs::path doomed = root / (std::string(kTemporaryPrefix) + "pruned-" + std::to_string(found[i].first));
-    fs::rename(found[i].second, doomed);
-    fs::remove_all(doomed);
-  }
-}
+fs::path doomed(const fs::path& root, std::int64_t step) { return root / fmt::format("{}{}.doomed", kTemporaryPrefix, step); }
 
 bool verifies(const fs::path& dir) {
   try {
@@ -85,7 +75,21 @@ bool verifies(const fs::path& dir) {
     return true;
   } catch (const Error&) {
     return false;
+  } catch (const fs::filesystem_error&) {
+    return false;
   }
+}
+
+void prune(const fs::path& root, std::int64_t newest, int keep) {
+  auto found = steps_in(root);
+  // Directories past this step are ones that did not verify; they are overwritten when the run gets there.
+  std::erase_if(found, [&](const auto& entry) { return entry.first > newest; });
+  found.resize(found.size() - std::min(found.size(), static_cast<std::size_t>(keep)));
+  // Renamed first, and the names synced, so that neither a kill nor a power cut half-way through the removal leaves a torn
+  // step-N.
+  for (const auto& [step, dir] : found) fs::rename(dir, doomed(root, step));
+  if (!found.empty()) sync_directory(root);
+  remove_temporaries_in(root);
 }
 
 }  // namespace
@@ -96,16 +100,18 @@ void save_checkpoint(const fs::path& root, std::int64_t step, int keep, const st
   const fs::path dir = root / (std::string(kPrefix) + std::to_string(step));
   const fs::path temporary = root / (std::string(kTemporaryPrefix) + std::to_string(step) + ".tmp");
   try {
-    remove_temporaries(root);
+    remove_temporaries_in(root);
     make_directory(temporary);
     fill(temporary);
     write_manifest(temporary, step);
     sync_directory(temporary);
-    if (fs::exists(dir)) {
-      if (verifies(dir)) return fs::remove_all(temporary), void();
-      fs::remove_all(dir);
+    if (fs::exists(dir) && verifies(dir)) {
+      fs::remove_all(temporary);
+      sync_directory(root);  // which the save that left it may not have come to
+    } else {
+      if (fs::exists(dir)) fs::rename(dir, doomed(root, step));
+      rename_durably(temporary, dir);
     }
-    rename_durably(temporary, dir);
     prune(root, step, keep);
   } catch (const fs::filesystem_error& error) {
     std::error_code ignored;
@@ -115,6 +121,14 @@ void save_checkpoint(const fs::path& root, std::int64_t step, int keep, const st
     std::error_code ignored;
     fs::remove_all(temporary, ignored);
     throw;
+  }
+}
+
+void prune_checkpoints(const fs::path& root, std::int64_t step, int keep) {
+  try {
+    prune(root, step, keep);
+  } catch (const fs::filesystem_error& error) {
+    fail(ExitCode::io, "{}: {}", root.string(), error.what());
   }
 }
 

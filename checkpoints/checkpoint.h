@@ -15,6 +15,9 @@ namespace dex {
 void save_checkpoint(const std::filesystem::path& root, std::int64_t step, int keep,
                      const std::function<void(const std::filesystem::path& dir)>& fill);
 
+// Removes all but the `keep` newest up to `step`, and what a killed run left. One run writes to a root at a time.
+void prune_checkpoints(const std::filesystem::path& root, std::int64_t step, int keep);
+
 struct CheckpointSearch {
   std::optional<std::int64_t> step;
   std::filesystem::path dir;             // of the newest whole one

@@ -15,12 +15,19 @@ std::string read_file(const std::filesystem::path& path);
 void write_file(const std::filesystem::path& path, std::string_view bytes);
 void write_file(const std::filesystem::path& path, std::span<const std::string_view> pieces);  // laid end to end
 
+// Adds to the end of a file, which is made if absent. On failure it is as long as before.
+void append_file(const std::filesystem::path& path, std::string_view bytes);
+
+// Removes what killed processes left of write_file and H5Writer at `path`, which one process writes at a time.
+void remove_temporaries(const std::filesystem::path& path);
+
 // The steps of write_file for writers that fill the file themselves (HDF5, safetensors).
 void sync_file(const std::filesystem::path& path);
 void sync_directory(const std::filesystem::path& directory);
 void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to);  // rename, then sync the parent
 
-// A writable directory at `path`, made if absent. Throws Error(io) naming path and errno.
+// A writable directory at `path`, made if absent, with its parents: their entries are synced, so that what is synced inside
+// is not lost with them. Throws Error(io) naming path and errno.
 void make_directory(const std::filesystem::path& path);
 
 }  // namespace dex

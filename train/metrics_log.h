@@ -2,7 +2,6 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json_fwd.hpp>
 
 namespace dex {
@@ -16,7 +15,6 @@ class MetricsLog {
 
  private:
   std::filesystem::path path_;
-  std::ofstream file_;
 };
 
 }  // namespace dex

@@ -44,13 +44,14 @@ void prepare_torch(const TrainOptions& options) {
 }
 
 int run(const TrainOptions& options) {
+  // First of all, and to the end of the process: a late signal does not turn a finished run into a killed one.
+  static const auto& stop = *new StopSignal;
   check(options);
   prepare_torch(options);
   const ModelConfig config = read_model_config(options.model);
-  const StopSignal stop;
   const Model model = Model::load(options.model, DepthSet::parse(options.depths, config.num_layers),
                                   parse_dtype(options.dtype), WeightLayout::rows);
-  const TrainOutcome outcome = TrainLoop(options, model, open_data(options, model), [&] { return stop.raised(); }).run();
+  const TrainOutcome outcome = TrainLoop(options, model, open_data(options, model), [] { return stop.raised(); }).run();
   std::cout << outcome.summary.dump() << std::endl;
   return static_cast<int>(outcome.finished ? ExitCode::done : ExitCode::temporary);
 }

@@ -107,6 +107,7 @@ void TrainLoop::start_or_resume() {
   if (found.step) {
     state_ = load_state(found.dir, identity_, depths_, weights_, *optimizer_);
     saved_step_ = state_.step;
+    prune_checkpoints(root, state_.step, options_.keep);
     spdlog::info("going on after step {} of {}, from {}", state_.step, total_steps_, found.dir.string());
   }
   metrics_.emplace(options_.out / "metrics.jsonl", state_.step);
