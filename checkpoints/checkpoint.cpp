@@ -48,6 +48,14 @@ void remove_temporaries_in(const fs::path& root) {
     if (entry.path().filename().string().starts_with(kTemporaryPrefix)) fs::remove_all(entry.path());
 }
 
+// After a failure, which is the one to tell of.
+void tidy(const fs::path& root) {
+  try {
+    remove_temporaries_in(root);
+  } catch (const fs::filesystem_error&) {
+  }
+}
+
 std::vector<std::string> file_names(const fs::path& dir) {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(dir)) {
@@ -114,12 +122,10 @@ void save_checkpoint(const fs::path& root, std::int64_t step, int keep, const st
     }
     prune(root, step, keep);
   } catch (const fs::filesystem_error& error) {
-    std::error_code ignored;
-    fs::remove_all(temporary, ignored);
+    tidy(root);
     fail(ExitCode::io, "{}: {}", dir.string(), error.what());
   } catch (...) {
-    std::error_code ignored;
-    fs::remove_all(temporary, ignored);
+    tidy(root);
     throw;
   }
 }
