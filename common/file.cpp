@@ -112,12 +112,17 @@ void make_directory(const fs::path& path) {
   std::error_code error;
   std::vector<fs::path> made;
   for (fs::path at = path; !at.empty() && !fs::exists(at, error); at = at.parent_path()) made.push_back(at);
-  fs::create_directories(path, error);
-  require(!error && fs::is_directory(path), ExitCode::io, "{}: cannot be made a directory: {}", path.string(),
-          error ? error.message() : "something else stands there");
-  const bool writable = access(path.c_str(), W_OK) == 0;
-  require(writable, ExitCode::io, "{}: cannot be written to: {}", path.string(), std::strerror(errno));
-  for (const fs::path& directory : made) sync_directory(parent_of(directory));
+  try {
+    fs::create_directories(path, error);
+    require(!error && fs::is_directory(path), ExitCode::io, "{}: cannot be made a directory: {}", path.string(),
+            error ? error.message() : "something else stands there");
+    const bool writable = access(path.c_str(), W_OK) == 0;
+    require(writable, ExitCode::io, "{}: cannot be written to: {}", path.string(), std::strerror(errno));
+    for (const fs::path& directory : made) sync_directory(parent_of(directory));
+  } catch (...) {
+    for (const fs::path& directory : made) fs::remove(directory, error);  // the deepest first; none that holds something
+    throw;
+  }
 }
 
 }  // namespace dex
