@@ -1,4 +1,5 @@
 // A training run that is killed, asked to stop, or meets a failing disk gives the bytes of the run that nothing happened to.
+#include <algorithm>
 #include <cerrno>
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -73,7 +74,8 @@ TEST_CASE("training asked to stop at random moments saves and leaves with code 7
       REQUIRE((code == 75 || code == 0));
       stopped += code == 75;
     }
-    CHECK(std::chrono::steady_clock::now() - asked < std::chrono::seconds(25));
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - asked;
+    CHECK(taken.count() < std::max(25.0, 20 * job.seconds));  // more only where the machine is that slow
     checked_step(out, 0);
     job.finish(out);
     std::filesystem::remove_all(out);
