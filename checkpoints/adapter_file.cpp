@@ -6,10 +6,10 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "checkpoints/json_field.h"
 #include "common/digest.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "common/json_field.h"
 #include "common/json_file.h"
 
 namespace dex {
@@ -18,7 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr const char* kFormat = "dex-adapter-1";
+constexpr const char* kFormat = "dex-adapter-2";
+constexpr const char* kOldFormat = "dex-adapter-1";  // without config_sha256
 constexpr const char* kConfigName = "adapter_config.json";
 constexpr const char* kModelName = "adapter_model.safetensors";
 
@@ -31,8 +32,14 @@ std::string digest_of(const std::map<std::string, StoredTensor>& tensors) {
   return digest.hex();
 }
 
+// Of the config's fields but itself, as compact JSON with sorted keys.
+std::string config_digest(json object) {
+  object.erase("config_sha256");
+  return sha256_of(object.dump());
+}
+
 json to_json(const AdapterConfig& config, const std::string& digest) {
-  return {{"format", kFormat},
+  json object = {{"format", kFormat},
           {"depths", config.depths},
           {"hidden_size", config.hidden_size},
           {"width", config.width},
@@ -42,11 +49,20 @@ json to_json(const AdapterConfig& config, const std::string& digest) {
           {"data_digest", config.data_digest},
           {"tau", config.tau},
           {"tensors_sha256", digest}};
+  object["config_sha256"] = config_digest(object);
+  return object;
+}
+
+void check_format(const json& object, const std::string& place) {
+  const auto format = json_field<std::string>(object, "format", place);
+  if (format == kOldFormat && !object.contains("config_sha256")) return;
+  require(format == kFormat, ExitCode::io, "{}: format is \"{}\", wanted \"{}\"", place, format, kFormat);
+  const auto wanted = json_field<std::string>(object, "config_sha256", place);
+  const std::string seen = config_digest(object);
+  require(seen == wanted, ExitCode::io, "{}: altered: its digest is {}, it says {}", place, seen, wanted);
 }
 
 AdapterConfig config_of(const json& object, const std::string& place) {
-  const auto format = json_field<std::string>(object, "format", place);
-  require(format == kFormat, ExitCode::io, "{}: format is \"{}\", wanted \"{}\"", place, format, kFormat);
   AdapterConfig config;
   config.depths = json_field<std::vector<int>>(object, "depths", place);
   config.hidden_size = json_field<std::int64_t>(object, "hidden_size", place);
@@ -116,6 +132,7 @@ void write_adapter_file(const fs::path& dir, const AdapterConfig& config, const 
   check_config(config, dir.string());
   check_tensors(config, tensors, dir.string());
   make_directory(dir);
+  for (const char* name : {kModelName, kConfigName}) remove_temporaries(dir / name);
   const std::string digest = digest_of(tensors);
   write_safetensors(dir / kModelName, tensors, {{"format", kFormat}, {"tensors_sha256", digest}});
   write_file(dir / kConfigName, to_json(config, digest).dump(2) + "\n");
@@ -125,6 +142,7 @@ AdapterFile read_adapter_file(const fs::path& dir) {
   require(fs::is_directory(dir), ExitCode::usage, "{}: no such directory of adapters", dir.string());
   const std::string config_place = (dir / kConfigName).string(), model_place = (dir / kModelName).string();
   const json object = read_json_object(dir / kConfigName);
+  check_format(object, config_place);
   AdapterConfig config = config_of(object, config_place);
   check_config(config, config_place);
   WeightFile weights = WeightFile::open(dir / kModelName);

@@ -6,10 +6,10 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
-#include "checkpoints/json_field.h"
 #include "common/digest.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "common/json_field.h"
 #include "common/json_file.h"
 
 namespace dex {
@@ -46,9 +46,17 @@ std::vector<std::pair<std::int64_t, fs::path>> checkpoints_in(const fs::path& ro
 namespace {
 
 // What a killed run left behind. One run writes to a root at a time.
-void remove_temporaries(const fs::path& root) {
+void remove_temporaries_in(const fs::path& root) {
   for (const auto& entry : fs::directory_iterator(root))
     if (entry.path().filename().string().starts_with(kTemporaryPrefix)) fs::remove_all(entry.path());
+}
+
+// After a failure, which is the one to tell of.
+void tidy(const fs::path& root) {
+  try {
+    remove_temporaries_in(root);
+  } catch (const fs::filesystem_error&) {
+  }
 }
 
 std::vector<std::string> file_names(const fs::path& dir) {
@@ -70,18 +78,7 @@ void write_manifest(const fs::path& dir, std::int64_t step) {
   write_file(dir / kManifest, json{{"format", kFormat}, {"step", step}, {"files", files}}.dump(2) + "\n");
 }
 
-void prune(const fs::path& root, std::int64_t newest, int keep, std::optional<std::int64_t> spared) {
-  auto found = checkpoints_in(root);
-  // Directories past this step are ones that did not verify; they are overwritten when the run gets there.
-  std::erase_if(found, [&](const auto& entry) { return entry.first > newest; });
-  for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < found.size(); ++i) {
-    if (found[i].first == spared) continue;
-    // Renamed first, so that a kill half-way through the removal does not leave a torn step-N.
-    const fs::path doomed = root / (std::string(kTemporaryPrefix) + "pruned-" + std::to_string(found[i].first));
-    fs::rename(found[i].second, doomed);
-    fs::remove_all(doomed);
-  }
-}
+fs::path doomed(const fs::path& root, std::int64_t step) { return root / fmt::format("{}{}.doomed", kTemporaryPrefix, step); }
 
 bool verifies(const fs::path& dir) {
   try {
@@ -89,7 +86,22 @@ bool verifies(const fs::path& dir) {
     return true;
   } catch (const Error&) {
     return false;
+  } catch (const fs::filesystem_error&) {
+    return false;
   }
+}
+
+void prune(const fs::path& root, std::int64_t newest, int keep, std::optional<std::int64_t> spared) {
+  auto found = checkpoints_in(root);
+  // Directories past this step are ones that did not verify; they are overwritten when the run gets there.
+  std::erase_if(found, [&](const auto& entry) { return entry.first > newest; });
+  found.resize(found.size() - std::min(found.size(), static_cast<std::size_t>(keep)));
+  std::erase_if(found, [&](const auto& entry) { return entry.first == spared; });
+  // Renamed first, and the names synced, so that neither a kill nor a power cut half-way through the removal leaves a torn
+  // step-N.
+  for (const auto& [step, dir] : found) fs::rename(dir, doomed(root, step));
+  if (!found.empty()) sync_directory(root);
+  remove_temporaries_in(root);
 }
 
 }  // namespace
@@ -101,25 +113,33 @@ void save_checkpoint(const fs::path& root, std::int64_t step, int keep, const st
   const fs::path dir = root / (std::string(kPrefix) + std::to_string(step));
   const fs::path temporary = root / (std::string(kTemporaryPrefix) + std::to_string(step) + ".tmp");
   try {
-    remove_temporaries(root);
+    remove_temporaries_in(root);
     make_directory(temporary);
     fill(temporary);
     write_manifest(temporary, step);
     sync_directory(temporary);
-    if (fs::exists(dir)) {
-      if (verifies(dir)) return fs::remove_all(temporary), void();
-      fs::remove_all(dir);
+    if (fs::exists(dir) && verifies(dir)) {
+      fs::remove_all(temporary);
+      sync_directory(root);  // which the save that left it may not have come to
+    } else {
+      if (fs::exists(dir)) fs::rename(dir, doomed(root, step));
+      rename_durably(temporary, dir);
     }
-    rename_durably(temporary, dir);
     prune(root, step, keep, spared);
   } catch (const fs::filesystem_error& error) {
-    std::error_code ignored;
-    fs::remove_all(temporary, ignored);
+    tidy(root);
     fail(ExitCode::io, "{}: {}", dir.string(), error.what());
   } catch (...) {
-    std::error_code ignored;
-    fs::remove_all(temporary, ignored);
+    tidy(root);
     throw;
+  }
+}
+
+void prune_checkpoints(const fs::path& root, std::int64_t step, int keep, std::optional<std::int64_t> spared) {
+  try {
+    prune(root, step, keep, spared);
+  } catch (const fs::filesystem_error& error) {
+    fail(ExitCode::io, "{}: {}", root.string(), error.what());
   }
 }
 

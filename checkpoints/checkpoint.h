@@ -18,6 +18,10 @@ void save_checkpoint(const std::filesystem::path& root, std::int64_t step, int k
 // Every step-N there, oldest first, whole or not.
 std::vector<std::pair<std::int64_t, std::filesystem::path>> checkpoints_in(const std::filesystem::path& root);
 
+// Removes all but the `keep` newest up to `step` and step-<spared>, and what a killed run left. One run writes to a root at a
+// time.
+void prune_checkpoints(const std::filesystem::path& root, std::int64_t step, int keep, std::optional<std::int64_t> spared = {});
+
 struct CheckpointSearch {
   std::optional<std::int64_t> step;
   std::filesystem::path dir;             // of the newest whole one

@@ -8,7 +8,7 @@
 
 #include "checkpoints/adapter_file.h"
 #include "checkpoints/checkpoint.h"
-#include "checkpoints/json_field.h"
+#include "common/json_field.h"
 #include "common/json_file.h"
 
 namespace dex {

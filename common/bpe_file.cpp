@@ -7,7 +7,7 @@
 
 #include "common/byte_alphabet.h"
 #include "common/error.h"
-#include "common/foreign_file.h"
+#include "common/json_file.h"
 
 namespace dex {
 namespace {
@@ -187,11 +187,7 @@ class Reader {
 }  // namespace
 
 std::optional<BpeFile> read_bpe_file(const std::string& bytes, const std::string& place, std::string& other) {
-  const json file = json::parse(bytes, nullptr, false);
-  if (!file.is_object()) {
-    const std::string hint = foreign_file_hint(bytes);
-    fail(ExitCode::io, "{}: not a JSON object ({} bytes){}{}", place, bytes.size(), hint.empty() ? "" : ": ", hint);
-  }
+  const json file = parse_json_object(bytes, place);
   const std::string type = type_of(field(file, "model"));
   const std::string before = field(file, "pre_tokenizer").dump();
   if (type != "BPE" || before.find("\"ByteLevel\"") == std::string::npos) {

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <vector>
 
 #include "common/error.h"
 
@@ -78,6 +79,27 @@ void write_file(const fs::path& path, std::span<const std::string_view> pieces) 
   }
 }
 
+void append_file(const fs::path& path, std::string_view bytes) {
+  Descriptor file(path, O_WRONLY | O_CREAT | O_APPEND);
+  const off_t before = lseek(file.fd(), 0, SEEK_END);
+  try {
+    file.write_all(bytes);
+  } catch (...) {
+    const int ignored = ftruncate(file.fd(), before);
+    (void)ignored;
+    throw;
+  }
+}
+
+void remove_temporaries(const fs::path& path) {
+  std::error_code error;
+  const std::string start = path.filename().string() + ".tmp-";
+  std::vector<fs::path> found;
+  for (fs::directory_iterator entry(parent_of(path), error), end; !error && entry != end; entry.increment(error))
+    if (entry->path().filename().string().starts_with(start)) found.push_back(entry->path());
+  for (const fs::path& temporary : found) fs::remove(temporary, error);
+}
+
 void sync_file(const fs::path& path) { Descriptor(path, O_RDONLY).sync(); }
 void sync_directory(const fs::path& directory) { Descriptor(directory, O_RDONLY | O_DIRECTORY).sync(); }
 
@@ -100,11 +122,19 @@ void replace_directory(const fs::path& from, const fs::path& to) {
 
 void make_directory(const fs::path& path) {
   std::error_code error;
-  fs::create_directories(path, error);
-  require(!error && fs::is_directory(path), ExitCode::io, "{}: cannot be made a directory: {}", path.string(),
-          error ? error.message() : "something else stands there");
-  const bool writable = access(path.c_str(), W_OK) == 0;
-  require(writable, ExitCode::io, "{}: cannot be written to: {}", path.string(), std::strerror(errno));
+  std::vector<fs::path> made;
+  for (fs::path at = path; !at.empty() && !fs::exists(at, error); at = at.parent_path()) made.push_back(at);
+  try {
+    fs::create_directories(path, error);
+    require(!error && fs::is_directory(path), ExitCode::io, "{}: cannot be made a directory: {}", path.string(),
+            error ? error.message() : "something else stands there");
+    const bool writable = access(path.c_str(), W_OK) == 0;
+    require(writable, ExitCode::io, "{}: cannot be written to: {}", path.string(), std::strerror(errno));
+    for (const fs::path& directory : made) sync_directory(parent_of(directory));
+  } catch (...) {
+    for (const fs::path& directory : made) fs::remove(directory, error);  // the deepest first; none that holds something
+    throw;
+  }
 }
 
 }  // namespace dex

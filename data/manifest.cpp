@@ -5,6 +5,7 @@
 #include "common/digest.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "common/json_file.h"
 
 namespace dex {
 namespace {
@@ -40,9 +41,8 @@ Manifest read_manifest(const fs::path& dir) {
   const fs::path path = dir / kName;
   require(fs::is_directory(dir), ExitCode::usage, "{}: no such directory", dir.string());
   require(fs::exists(path), ExitCode::usage, "{}: no data set: {} is missing", dir.string(), kName);
-  const std::string text = read_file(path);
+  json object = read_json_object(path);
   try {
-    json object = json::parse(text);
     const std::string seen = object.at("digest");
     object.erase("digest");
     const std::string wanted = sha256_of(object.dump());
@@ -52,7 +52,7 @@ Manifest read_manifest(const fs::path& dir) {
             object.at("version").dump(), kVersion);
     return {object.at("facts"), object.at("source"), object.at("model"), object.at("splits")};
   } catch (const json::exception& error) {
-    fail(ExitCode::io, "{}: cut or altered ({} bytes): {}", path.string(), text.size(), error.what());
+    fail(ExitCode::io, "{}: altered: {}", path.string(), error.what());
   }
 }
 

@@ -7,6 +7,8 @@
 #include "common/error.h"
 #include "common/file.h"
 #include "common/h5.h"
+#include "common/json_field.h"
+#include "common/json_file.h"
 
 namespace dex {
 namespace {
@@ -139,15 +141,18 @@ void write_ead(const std::filesystem::path& dir, const Session& session, const s
 
 std::string describe_ead(const std::filesystem::path& dir) {
   const auto path = dir / "summary.json";
-  const Json summary = Json::parse(read_file(path), nullptr, false);
-  require(summary.is_object() && summary.value("format", "") == "dex-ead-1" && summary.contains("table_sha256"), ExitCode::io,
-          "{}: not the summary of an EAD measurement", path.string());
-  const std::string wanted = summary.at("table_sha256").get<std::string>(), seen = sha256_of_file(dir / "ead.h5");
+  const std::string place = path.string();
+  const Json summary = read_json_object(path);
+  const auto format = json_field<std::string>(summary, "format", place);
+  require(format == "dex-ead-1", ExitCode::io, "{}: format is \"{}\", wanted \"dex-ead-1\"", place, format);
+  const auto wanted = json_field<std::string>(summary, "table_sha256", place), seen = sha256_of_file(dir / "ead.h5");
   require(seen == wanted, ExitCode::io, "{}: SHA-256 is {}, the summary wants {}", (dir / "ead.h5").string(), seen, wanted);
-  std::string text = fmt::format("EAD measurement of {}, {}: {} generated tokens of {} texts, depths {}\n\n", summary.at("model").get<std::string>(),
-                                 summary.at("dtype").get<std::string>(), summary.at("generated_tokens").get<int>(),
-                                 summary.at("texts").get<int>(), summary.at("depths").dump());
-  for (const auto& [name, s] : summary.at("readings").items()) text += fmt::format("{}\n{}\n", name, s.dump(1));
+  std::string text = fmt::format("EAD measurement of {}, {}: {} generated tokens of {} texts, depths {}\n\n",
+                                 json_field<std::string>(summary, "model", place), json_field<std::string>(summary, "dtype", place),
+                                 json_field<std::int64_t>(summary, "generated_tokens", place),
+                                 json_field<std::int64_t>(summary, "texts", place), json_field<Json>(summary, "depths", place).dump());
+  const Json readings = json_field<Json>(summary, "readings", place);
+  for (const auto& [name, s] : readings.items()) text += fmt::format("{}\n{}\n", name, s.dump(1));
   const H5Reader file(dir / "ead.h5");
   text += "table:";
   for (const std::string& name : file.names()) text += " " + name;

@@ -18,6 +18,7 @@
 #include "decode/decode_command.h"
 #include "decode/ead_command.h"
 #include "launch/inspect_command.h"
+#include "train/stop_signal.h"
 #include "train/train_command.h"
 
 namespace {
@@ -56,10 +57,15 @@ int run(int argc, char** argv) {
     return complain(ExitCode::usage, error.what());
   }
   dex::start_log(quiet);
+  if (!program.got_subcommand("train")) dex::StopSignal::release();
   const int code = chosen();
   if (!std::cout.flush() || std::fflush(stdout) != 0) return complain(ExitCode::io, "the result cannot be written to stdout");
   return code;
 }
+
+// libtorch's constructors take a fifth of a second before main. A signal that asks a run to save and leave waits for them.
+void hold_signals(int, char**, char**) { dex::StopSignal::hold(); }
+__attribute__((section(".preinit_array"), used)) void (*const before_constructors)(int, char**, char**) = hold_signals;
 
 }  // namespace
 

@@ -6,7 +6,7 @@
 
 #include "checkpoints/adapter_file.h"
 #include "checkpoints/checkpoint.h"
-#include "checkpoints/json_field.h"
+#include "common/json_field.h"
 #include "common/error.h"
 #include "common/json_file.h"
 #include "common/mapped_file.h"

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "checkpoints/json_field.h"
+#include "common/json_field.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "common/json_file.h"

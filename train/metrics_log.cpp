@@ -1,11 +1,8 @@
 #include "train/metrics_log.h"
 
-#include <cerrno>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "common/error.h"
 #include "common/file.h"
 
 namespace dex {
@@ -42,13 +39,12 @@ Scalars scalars_of(const nlohmann::json& line) {
 
 MetricsLog::MetricsLog(const std::filesystem::path& path, std::int64_t step)
     : path_(path), events_(path.parent_path() / "tensorboard", step) {
+  remove_temporaries(path);
   write_file(path, step > 0 && std::filesystem::exists(path) ? kept_lines(path, step) : "");
-  file_.open(path, std::ios::app | std::ios::binary);
 }
 
 void MetricsLog::write(const nlohmann::json& line) {
-  file_ << line.dump() << '\n' << std::flush;
-  require(file_.good(), ExitCode::io, "{}: cannot be written: {}", path_.string(), std::strerror(errno));
+  append_file(path_, line.dump() + "\n");
   events_.write(line.at("step"), scalars_of(line));
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json_fwd.hpp>
 
 #include "train/event_file.h"
@@ -19,7 +18,6 @@ class MetricsLog {
 
  private:
   std::filesystem::path path_;
-  std::ofstream file_;
   EventFile events_;
 };
 

@@ -122,13 +122,14 @@ auto with_word_to_peers(C10dTransport* wire, const Work& work) {
 }
 
 int run(const TrainOptions& options) {
+  // First of all, and to the end of the process: a late signal does not turn a finished run into a killed one.
+  static const auto& stop = *new StopSignal;
   check(options);
   const RankEnvironment place = rank_environment();
   prepare_torch(options, place);
   if (options.dry_run) return plan_only(options, place);
   require(!options.data.empty(), ExitCode::usage, "--data is missing; only --dry-run goes without");
   require(!options.out.empty(), ExitCode::usage, "--out is missing; only --dry-run goes without");
-  const StopSignal stop;
   std::unique_ptr<C10dTransport> wire;
   if (place.world > 1) {
     spdlog::info("rank {} of {}, as {} says; meeting at {}:{}", place.rank, place.world, place.source,

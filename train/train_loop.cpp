@@ -169,6 +169,7 @@ void TrainLoop::prepare() {
   if (!ranks_.leads()) return;
   metrics_.emplace(options_.out / "metrics.jsonl", state_.step);
   best_.emplace(options_.out / "best", /*anew=*/found.empty());
+  if (!found.empty()) prune_checkpoints(root, state_.step, options_.keep, best_->step());
 }
 
 std::optional<StepReport> TrainLoop::step(std::int64_t index) {

@@ -7,9 +7,9 @@
 #include <optional>
 
 #include "checkpoints/checkpoint.h"
-#include "checkpoints/json_field.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "common/json_field.h"
 #include "common/json_file.h"
 #include "common/tensors.h"
 

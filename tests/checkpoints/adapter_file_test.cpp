@@ -5,6 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "common/digest.h"
 #include "common/file.h"
 #include "tests/support/adapter_tensors.h"
 #include "tests/support/errors.h"
@@ -19,6 +20,8 @@ namespace {
 void change_config(const test::TempDir& dir, const std::function<void(nlohmann::json&)>& change) {
   auto config = nlohmann::json::parse(read_file(dir / "a/adapter_config.json"));
   change(config);
+  config.erase("config_sha256");
+  config["config_sha256"] = sha256_of(config.dump());  // so that the change itself is what is refused
   write_file(dir / "a/adapter_config.json", config.dump());
 }
 
@@ -120,6 +123,9 @@ TEST_CASE("a config that is altered is refused by field") {
   SECTION("format") { refused("format", "dex-adapter-9"); }
   SECTION("depths out of order") { refused("depths", {3, 1}); }
   SECTION("depths of text") { refused("depths", {"3"}); }
+  SECTION("a depth over 32 bits") { refused("depths", {1, 4294967299}); }
+  SECTION("a depth that is a fraction") { refused("depths", {1, 3.5}); }
+  SECTION("width over 64 bits") { refused("width", 18446744073709551615u); }
   SECTION("no depths") { refused("depths", nlohmann::json::array()); }
   SECTION("activation") { refused("activation", "gelu"); }
   SECTION("dtype") { refused("dtype", "bf16"); }
@@ -134,6 +140,22 @@ TEST_CASE("a config that is altered is refused by field") {
     write_file(dir / "a/adapter_config.json", "{\"format\": ");
     check_refused(ExitCode::io, {"adapter_config.json"}, [&] { read_adapter_file(dir / "a"); });
   }
+}
+
+TEST_CASE("a config whose digest does not fit is refused, one of the format before it had a digest is read") {
+  const test::TempDir dir;
+  const test::AdapterTensors a;
+  write_adapter_file(dir / "a", a.config, a.stored);
+  auto config = nlohmann::json::parse(read_file(dir / "a/adapter_config.json"));
+  config["tau"] = 2;
+  write_file(dir / "a/adapter_config.json", config.dump());
+  check_refused(ExitCode::io, {"adapter_config.json", "altered"}, [&] { read_adapter_file(dir / "a"); });
+  config["format"] = "dex-adapter-1";
+  write_file(dir / "a/adapter_config.json", config.dump());
+  check_refused(ExitCode::io, {"dex-adapter-1"}, [&] { read_adapter_file(dir / "a"); });
+  config.erase("config_sha256");
+  write_file(dir / "a/adapter_config.json", config.dump());
+  CHECK(read_adapter_file(dir / "a").config.tau == 2);
 }
 
 TEST_CASE("adapter files cut anywhere are refused") {

@@ -1,7 +1,6 @@
 #include "checkpoints/checkpoint.h"
 
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,55 +10,25 @@
 #include <thread>
 
 #include "common/file.h"
+#include "tests/checkpoints/saves.h"
+#include "tests/support/child.h"
 #include "tests/support/errors.h"
+#include "tests/support/scale.h"
 #include "tests/support/temp_dir.h"
 
 using namespace dex;
 namespace fs = std::filesystem;
 
-namespace {
-
-std::string content(std::int64_t step) { return std::string(20000, static_cast<char>('a' + step % 26)); }
-
-void save(const fs::path& root, std::int64_t step, int keep = 3) {
-  save_checkpoint(root, step, keep, [&](const fs::path& dir) {
-    write_file(dir / "weights", content(step));
-    write_file(dir / "state.json", "{\"step\": " + std::to_string(step) + "}");
-  });
-}
-
-std::set<std::string> names_in(const fs::path& root) {
-  std::set<std::string> names;
-  for (const auto& entry : fs::directory_iterator(root)) names.insert(entry.path().filename().string());
-  return names;
-}
-
-// Runs `act` in a child and says how it ended.
-int in_child(const std::function<void()>& act) {
-  const pid_t child = fork();
-  if (child == 0) {
-    try {
-      act();
-    } catch (...) {
-      _exit(9);
-    }
-    _exit(0);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  return status;
-}
-
-}  // namespace
+using test::names_in, test::save_step;
 
 TEST_CASE("the newest checkpoint is found and older ones are pruned") {
   const test::TempDir dir;
   CHECK_FALSE(newest_checkpoint(dir / "none").step);
-  for (std::int64_t step : {5, 10, 15, 100}) save(dir / "c", step, 2);
+  for (std::int64_t step : {5, 10, 15, 100}) save_step(dir / "c", step, 2);
   const auto search = newest_checkpoint(dir / "c");
   CHECK(search.step == 100);
   CHECK(search.passed_over.empty());
-  CHECK(read_file(search.dir / "weights") == content(100));
+  CHECK(read_file(search.dir / "weights") == test::weights_of(100));
   CHECK(names_in(dir / "c") == std::set<std::string>{"step-15", "step-100"});
 }
 
@@ -76,16 +45,16 @@ TEST_CASE("a spared checkpoint stays beside the newest ones") {
 
 TEST_CASE("a damaged checkpoint is passed over with a reason") {
   const test::TempDir dir;
-  save(dir / "c", 1);
-  save(dir / "c", 2);
+  save_step(dir / "c", 1);
+  save_step(dir / "c", 2);
   const fs::path newest = dir / "c/step-2";
   std::string word;
   SECTION("a file cut") {
-    write_file(newest / "weights", content(2).substr(1));
-    word = "19999 bytes";
+    write_file(newest / "weights", test::weights_of(2).substr(1));
+    word = "20000 bytes";
   }
   SECTION("a byte altered") {
-    auto altered = content(2);
+    auto altered = test::weights_of(2);
     altered[77] ^= 1;
     write_file(newest / "weights", altered);
     word = "digest";
@@ -116,86 +85,67 @@ TEST_CASE("a damaged checkpoint is passed over with a reason") {
   INFO(search.passed_over[0]);
   CHECK(search.passed_over[0].find(word) != std::string::npos);
 
-  save(dir / "c", 2);  // the run gets there again
+  save_step(dir / "c", 2);  // the run gets there again
   CHECK(newest_checkpoint(dir / "c").step == 2);
 }
 
 TEST_CASE("a damaged newer checkpoint does not push out whole older ones") {
   const test::TempDir dir;
-  save(dir / "c", 9, 1);
+  save_step(dir / "c", 9, 1);
   fs::remove(dir / "c/step-9/weights");
-  save(dir / "c", 4, 1);
+  save_step(dir / "c", 4, 1);
   CHECK(newest_checkpoint(dir / "c").step == 4);
 }
 
 TEST_CASE("saving a step that is there whole changes nothing") {
   const test::TempDir dir;
-  save(dir / "c", 3);
+  save_step(dir / "c", 3);
   const auto before = fs::last_write_time(dir / "c/step-3");
-  save(dir / "c", 3);
+  save_step(dir / "c", 3);
   CHECK(fs::last_write_time(dir / "c/step-3") == before);
   CHECK(names_in(dir / "c") == std::set<std::string>{"step-3"});
 }
 
 TEST_CASE("a save that fails leaves the older checkpoint and no temporary") {
   const test::TempDir dir;
-  save(dir / "c", 1);
+  save_step(dir / "c", 1);
   CHECK_THROWS(save_checkpoint(dir / "c", 2, 3, [&](const fs::path& temporary) {
-    write_file(temporary / "weights", content(2));
+    write_file(temporary / "weights", test::weights_of(2));
     throw std::runtime_error("no more");
   }));
   CHECK(names_in(dir / "c") == std::set<std::string>{"step-1"});
   CHECK(newest_checkpoint(dir / "c").step == 1);
 }
 
-TEST_CASE("a disk that fills up leaves the older checkpoint, whatever the byte") {
-  const test::TempDir dir;
-  save(dir / "c", 1);
-  for (rlim_t limit : {0, 1, 100, 4096, 19999}) {
-    const int status = in_child([&] {
-      signal(SIGXFSZ, SIG_IGN);
-      const rlimit cap{limit, limit};
-      setrlimit(RLIMIT_FSIZE, &cap);
-      try {
-        save(dir / "c", 2);
-      } catch (const Error& error) {
-        _exit(error.code() == ExitCode::io ? 74 : 1);
-      }
-    });
-    CHECK(WEXITSTATUS(status) == 74);
-    CHECK(names_in(dir / "c") == std::set<std::string>{"step-1"});
-    CHECK(newest_checkpoint(dir / "c").step == 1);
-  }
-}
-
 TEST_CASE("a kill between write and rename leaves the older checkpoint") {
   const test::TempDir dir;
-  save(dir / "c", 1);
-  const int status = in_child([&] {
+  save_step(dir / "c", 1);
+  const int code = test::code_in_child([&] {
     save_checkpoint(dir / "c", 2, 3, [&](const fs::path& temporary) {
-      write_file(temporary / "weights", content(2));
+      write_file(temporary / "weights", test::weights_of(2));
       raise(SIGKILL);
     });
+    return 0;
   });
-  CHECK(WTERMSIG(status) == SIGKILL);
+  CHECK(code == 1000 + SIGKILL);
   const auto search = newest_checkpoint(dir / "c");
   CHECK(search.step == 1);
   CHECK(search.passed_over.empty());
-  save(dir / "c", 2);
+  save_step(dir / "c", 2);
   CHECK(names_in(dir / "c") == std::set<std::string>{"step-1", "step-2"});
 }
 
-TEST_CASE("kills at random moments never lose a saved checkpoint and never leave a torn one") {
+TEST_CASE("kills at random moments never lose a saved checkpoint and never leave a torn one", "[faults]") {
   const test::TempDir dir;
   std::mt19937 random(7);
   std::int64_t saved = 0;
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < test::times(60, 1000); ++round) {
     int progress[2];
     REQUIRE(pipe(progress) == 0);
     const pid_t child = fork();
     if (child == 0) {
       for (std::int64_t step = saved + 1;; ++step) {
-        save(dir / "c", step, 2);
+        save_step(dir / "c", step, 2);
         if (write(progress[1], &step, sizeof step) != sizeof step) _exit(9);
       }
     }
@@ -212,12 +162,12 @@ TEST_CASE("kills at random moments never lose a saved checkpoint and never leave
     const std::int64_t found = search.step.value_or(0);
     REQUIRE(found >= saved);
     REQUIRE(found <= saved + 1);  // killed after the rename, before it could say so
-    if (found > 0) REQUIRE(read_file(search.dir / "weights") == content(found));
+    if (found > 0) REQUIRE(read_file(search.dir / "weights") == test::weights_of(found));
     saved = found;
   }
 }
 
 TEST_CASE("keeping no checkpoint is refused") {
   const test::TempDir dir;
-  test::check_refused(ExitCode::usage, {"0"}, [&] { save(dir / "c", 1, 0); });
+  test::check_refused(ExitCode::usage, {"0"}, [&] { save_step(dir / "c", 1, 0); });
 }

@@ -142,3 +142,24 @@ TEST_CASE("a directory takes another's place whole") {
   }
   CHECK_FALSE(std::filesystem::exists(dir / "kept" / "one"));
 }
+
+TEST_CASE("what is appended stands behind what was there, and a failed append leaves the file as long as before") {
+  const TempDir dir;
+  dex::append_file(dir / "log", "one\n");
+  dex::append_file(dir / "log", "two\n");
+  CHECK(dex::read_file(dir / "log") == "one\ntwo\n");
+  {
+    const FileSizeLimit limit(100);
+    check_refused(ExitCode::io, {(dir / "log").string(), "File too large"}, [&] { dex::append_file(dir / "log", std::string(200, 'x')); });
+  }
+  CHECK(dex::read_file(dir / "log") == "one\ntwo\n");
+  check_refused(ExitCode::io, {"absent"}, [&] { dex::append_file(dir / "absent/log", "x"); });
+}
+
+TEST_CASE("temporaries of one path are removed and nothing else") {
+  const TempDir dir;
+  for (const char* name : {"a", "a.tmp-1", "a.tmp-23456", "a.tmp", "b.tmp-1", "aa.tmp-1"}) dir.write(name, "x");
+  dex::remove_temporaries(dir / "a");
+  CHECK(names_in(dir.path()) == std::vector<std::string>{"a", "a.tmp", "aa.tmp-1", "b.tmp-1"});
+  dex::remove_temporaries(dir / "absent/a");
+}

@@ -1,6 +1,7 @@
 // A directory that disappears with the test.
 #pragma once
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -8,10 +9,15 @@
 
 namespace dex::test {
 
+// In memory where that can be had: for what is written thousands of times.
+inline std::filesystem::path memory_directory() {
+  return access("/dev/shm", W_OK) == 0 ? std::filesystem::path("/dev/shm") : std::filesystem::temp_directory_path();
+}
+
 class TempDir {
  public:
-  TempDir() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "dex-test-XXXXXX").string();
+  explicit TempDir(const std::filesystem::path& parent = std::filesystem::temp_directory_path()) {
+    std::string pattern = (parent / "dex-test-XXXXXX").string();
     path_ = mkdtemp(pattern.data());
   }
   ~TempDir() { std::error_code ignored; std::filesystem::remove_all(path_, ignored); }

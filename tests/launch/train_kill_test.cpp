@@ -1,0 +1,179 @@
+// A training run that is killed, asked to stop, or meets a failing disk gives the bytes of the run that nothing happened to.
+#include <algorithm>
+#include <cerrno>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <random>
+
+#include "tests/launch/training_job.h"
+#include "tests/support/scale.h"
+
+using namespace dex;
+using test::TrainingJob;
+
+namespace {
+
+double draw(std::mt19937& random, double least, double most) { return std::uniform_real_distribution<>(least, most)(random); }
+
+// The newest checkpoint's step; none may be torn, and no step that was there is lost.
+std::int64_t checked_step(const std::filesystem::path& out, std::int64_t before) {
+  const CheckpointSearch search = newest_checkpoint(out / "checkpoints");
+  for (const std::string& reason : search.passed_over) FAIL(reason);
+  REQUIRE(search.step.value_or(0) >= before);
+  return search.step.value_or(0);
+}
+
+}  // namespace
+
+TEST_CASE("training killed at random moments and resumed ends with the bytes of the unbroken run", "[faults]") {
+  const TrainingJob job;
+  std::mt19937 random(17);
+  const int wanted = test::times(10, 200);
+  int kills = 0, runs = 0, resumes = 0;
+  while (kills < wanted) {
+    const auto out = job.dir / ("run-" + std::to_string(++runs));
+    std::int64_t step = 0;
+    for (bool ended = false; !ended;) {
+      auto ranks = test::start_all(job.train(out), job.dir.path());
+      ended = test::all_ended_within(ranks, std::chrono::duration<double>(draw(random, 0, 1.5 * job.seconds)));
+      if (ended) {
+        for (test::Process& rank : ranks) REQUIRE(rank.wait() == 0);
+      } else {
+        auto& victim = ranks[random() % ranks.size()];
+        victim.send(SIGKILL);
+        REQUIRE((victim.wait() == 1000 + SIGKILL || victim.wait() == 0));  // it may just have ended
+        kills += victim.wait() != 0;
+        for (test::Process& rank : ranks) rank.wait();
+      }
+      const std::int64_t now = checked_step(out, step);
+      resumes += !ended && now > 0;
+      step = now;
+    }
+    job.check_result(out);
+    std::filesystem::remove_all(out);
+  }
+  WARN(kills << " kills, " << resumes << " resumes from a checkpoint, " << runs << " runs equal to the unbroken one");
+}
+
+TEST_CASE("training asked to stop at random moments saves and leaves with code 75, or 0 when it is done", "[faults]") {
+  const TrainingJob job;
+  std::mt19937 random(23);
+  const int signals[] = {SIGTERM, SIGINT, SIGUSR1};
+  int stopped = 0;
+  for (int i = 0; i < test::times(9, 120); ++i) {
+    const int signal = signals[i % 3];
+    const auto out = job.dir / "out";
+    auto ranks = test::start_all(job.train(out), job.dir.path());
+    for (test::Process& rank : ranks) rank.wait_until_prepared_for(signal);
+    test::all_ended_within(ranks, std::chrono::duration<double>(draw(random, 0, i % 2 ? job.seconds : job.seconds / 2)));
+    const auto asked = std::chrono::steady_clock::now();
+    for (test::Process& rank : ranks) rank.send(signal);
+    for (test::Process& rank : ranks) {
+      const int code = rank.wait();
+      INFO(strsignal(signal) << ", " << code << ", " << job.log());
+      REQUIRE((code == 75 || code == 0));
+      stopped += code == 75;
+    }
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - asked;
+    CHECK(taken.count() < std::max(25.0, 20 * job.seconds));  // more only where the machine is that slow
+    checked_step(out, 0);
+    job.finish(out);
+    std::filesystem::remove_all(out);
+  }
+  CHECK(stopped > 0);
+}
+
+TEST_CASE("a second signal ends training at once, and nothing that was saved is lost", "[faults]") {
+  const TrainingJob job;
+  std::mt19937 random(29);
+  for (int i = 0; i < test::times(2, 20); ++i) {
+    const auto out = job.dir / "out";
+    test::Process run(job.train(out).at(0), job.dir / "log-0");
+    run.wait_until_prepared_for(SIGTERM);
+    std::this_thread::sleep_for(std::chrono::duration<double>(draw(random, 0, job.seconds)));
+    for (int signals = 0; signals < 2 && !run.ended(); ++signals) {
+      run.send(SIGTERM);
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    const int code = run.wait();
+    INFO(code);
+    REQUIRE((code == 1000 + SIGTERM || code == 75 || code == 0));
+    checked_step(out, 0);
+    job.finish(out);
+    std::filesystem::remove_all(out);
+  }
+}
+
+TEST_CASE("whatever file operation of a training run fails, it leaves with code 74 and is resumed to the same bytes", "[faults]") {
+  const TrainingJob job;
+  int failed = 0;
+  for (int call = 1;; call += test::times(61, 1)) {
+    const auto out = job.dir / "out";
+    test::Command command = job.train(out).at(0);
+    const int error = failed % 2 ? ENOSPC : EIO;
+    command.insert(command.begin(), {std::string("LD_PRELOAD=") + DEX_FILE_FAULTS, "DEX_FAULT_ROOT=" + out.string(),
+                                     "DEX_FAULT_CALL=" + std::to_string(call), "DEX_FAULT_ERRNO=" + std::to_string(error)});
+    const int code = test::Process(command, job.dir / "log-0").wait();
+    INFO("operation " << call << ": " << job.log());
+    if (code == 0) break;
+    ++failed;
+    REQUIRE(code == 74);
+    REQUIRE(job.log().find(std::strerror(error)) != std::string::npos);
+    REQUIRE(job.log().find("dex: error: ") != std::string::npos);
+    REQUIRE(job.log().find(out.string(), job.log().find("dex: error: ")) != std::string::npos);
+    job.finish(out);
+    std::filesystem::remove_all(out);
+  }
+  CHECK(failed > test::times(5, 300));
+}
+
+TEST_CASE("a file over the size limit is an error with its path, not a signal", "[faults]") {
+  const TrainingJob job;
+  const auto limited = [&](test::Command command, const std::string& blocks) {
+    std::string line = "ulimit -f " + blocks + "; exec";
+    for (const std::string& word : command) line += " '" + word + "'";
+    const int code = test::Process({"/bin/sh", "-c", line}, job.dir / "log-0").wait();
+    INFO(job.log());
+    CHECK(code == 74);
+    CHECK(job.log().find(std::strerror(EFBIG)) != std::string::npos);
+    return job.log();
+  };
+  const auto out = job.dir / "out";
+  CHECK(limited(job.train(out).at(0), "4").find(out.string()) != std::string::npos);  // blocks of 512 bytes, or of 1024
+  job.finish(out);
+  auto prepare = job.prepare();
+  std::filesystem::remove_all(job.dir / "data");
+  CHECK(limited(prepare, "1").find((job.dir / "data").string()) != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(job.dir / "data.tmp"));
+  CHECK(test::Process(prepare, job.dir / "log-0").wait() == 0);
+}
+
+TEST_CASE("a system that gives no thread is code 75: a retry can help") {
+  const test::TempDir dir;
+  const TrainingJob job;
+  std::string line = "ulimit -s 200000000000; exec";  // no address space has room for a stack of 200 TB
+  std::filesystem::remove_all(job.dir / "data");
+  for (const std::string& word : job.prepare()) line += " '" + word + "'";
+  const int code = test::Process({"/bin/sh", "-c", line}, job.dir / "log-0").wait();
+  INFO(job.log());
+  CHECK(code == 75);
+  CHECK(job.log().find("the system refuses") != std::string::npos);
+}
+
+TEST_CASE("dex prepare killed at random moments leaves no data set or a whole one", "[faults]") {
+  const TrainingJob job;
+  std::mt19937 random(31);
+  const std::string manifest = read_file(job.dir / "data/MANIFEST.json");
+  for (int i = 0; i < test::times(6, 100); ++i) {
+    std::filesystem::remove_all(job.dir / "data");
+    {
+      test::Process run(job.prepare(), job.dir / "log-0");
+      std::this_thread::sleep_for(std::chrono::duration<double>(draw(random, 0, 0.5)));
+      run.send(SIGKILL);
+      run.wait();
+    }
+    if (!std::filesystem::exists(job.dir / "data")) REQUIRE(test::Process(job.prepare(), job.dir / "log-0").wait() == 0);
+    REQUIRE(read_file(job.dir / "data/MANIFEST.json") == manifest);
+    REQUIRE_FALSE(std::filesystem::exists(job.dir / "data.tmp"));
+  }
+}

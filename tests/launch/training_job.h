@@ -1,0 +1,93 @@
+// A training run of the program on a tiny model, small enough to be run hundreds of times.
+#pragma once
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "checkpoints/checkpoint.h"
+#include "common/file.h"
+#include "tests/support/byte_tokenizer.h"
+#include "tests/support/process.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/tiny_model.h"
+
+namespace dex::test {
+
+class TrainingJob {
+ public:
+  TrainingJob() {
+    TinyModel{.hidden = 16, .heads = 2, .kv_heads = 1, .intermediate = 24, .vocab = kByteVocabulary}.write(dir / "model");
+    write_byte_tokenizer(dir / "model");
+    nlohmann::json chats = nlohmann::json::array();
+    for (int i = 0; i < 30; ++i)
+      chats.push_back({{"id", std::to_string(i)},
+                       {"conversations", {{{"from", "human"}, {"value", "question " + std::to_string(i)}},
+                                          {{"from", "gpt"}, {"value", std::string(static_cast<std::size_t>(3 + i), 'a') + std::to_string(i)}}}}});
+    dir.write("chats.json", chats.dump());
+    REQUIRE(Process(prepare(), dir / "log").wait() == 0);
+    const auto start = std::chrono::steady_clock::now();
+    REQUIRE(Process(train(whole()).at(0), dir / "log").wait() == 0);
+    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    result = result_of(whole());
+  }
+
+  Command prepare() const {
+    return {program(), "--quiet", "prepare", "--model", dir / "model", "--data", dir / "chats.json", "--out", dir / "data",
+            "--template", "chatml", "--held-out", "0.2", "--threads", "2"};
+  }
+  // The commands of one run, a rank each. Always with --resume: the first start has nothing to go on from.
+  std::vector<Command> train(const std::filesystem::path& out) const {
+    return {{program(), "train", "--model", dir / "model", "--data", dir / "data", "--depths", "1,3", "--out", out, "--steps", "12",
+             "--batch-size", "4", "--micro-batch", "2", "--lr", "1e-2", "--dtype", "f32", "--threads", "1", "--save-every", "1",
+             "--keep", "2", "--eval-samples", "3", "--resume"}};
+  }
+  std::filesystem::path whole() const { return dir / "whole"; }
+
+  // Path below `out` -> bytes, of all that a run leaves. Metrics without the times, an evaluation that was repeated once.
+  static std::map<std::string, std::string> result_of(const std::filesystem::path& out) {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(out))
+      if (entry.is_regular_file()) files[std::filesystem::relative(entry.path(), out).string()] = read_file(entry.path());
+    std::istringstream lines(files["metrics.jsonl"]);
+    std::string kept, last;
+    for (std::string line; std::getline(lines, line);) {
+      auto json = nlohmann::json::parse(line);
+      json.erase("seconds");
+      if (json.dump() != last) kept += json.dump() + "\n";
+      last = json.dump();
+    }
+    files["metrics.jsonl"] = kept;
+    return files;
+  }
+  void check_result(const std::filesystem::path& out) const {
+    const auto seen = result_of(out);
+    for (const auto& [name, bytes] : result) {
+      INFO(name << " in " << out);
+      REQUIRE(seen.contains(name));
+      REQUIRE(seen.at(name) == bytes);
+    }
+    for (const auto& [name, bytes] : seen) {
+      INFO(name << " in " << out);
+      REQUIRE(result.contains(name));
+    }
+  }
+  std::string log(int rank = 0) const { return read_file(dir / ("log-" + std::to_string(rank))); }
+  void finish(const std::filesystem::path& out) const {
+    for (Process& process : start_all(train(out), dir.path())) {
+      const int code = process.wait();
+      INFO(log());
+      REQUIRE(code == 0);
+    }
+    check_result(out);
+  }
+
+  static std::string program() { return std::string(DEX_BINARY_DIR) + "/dex"; }
+
+  TempDir dir{memory_directory()};
+  std::map<std::string, std::string> result;
+  double seconds = 0;  // of the unbroken run
+};
+
+}  // namespace dex::test
