@@ -1,12 +1,31 @@
 // Stage::forward_causal. T tokens of all sequences, S of one, D hidden, H heads, C KV heads, E head size, F intermediate.
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include "common/error.h"
 #include "common/stage.h"
 #include "common/tensors.h"
+#include "kernels/row_ops.h"
 
 namespace dex {
 namespace {
+
+// Of whole rows, in `type`: one pass instead of an operator after the other.
+at::Tensor rms_norm_rows(const at::Tensor& x_TD, const at::Tensor& weight, float eps, Dtype type) {
+  const std::int64_t rows = x_TD.size(0), size = x_TD.size(1);
+  at::Tensor y_TD = at::empty({rows, size}, scalar_type(type));
+  const float* x = x_TD.data_ptr<float>();
+  auto* y = static_cast<std::byte*>(y_TD.data_ptr());
+  at::parallel_for(0, rows, 64, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<float> normed(static_cast<std::size_t>(size));
+    for (std::int64_t row = begin; row < end; ++row) {
+      cpu::rms_norm({.x = x + row * size, .weight = weight.data_ptr<float>(), .y = normed.data(), .rows = 1,
+                     .size = static_cast<int>(size), .eps = eps});
+      convert(normed.data(), y + row * size * size_of(type), size, type);
+    }
+  });
+  return y_TD;
+}
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, float eps) {
   return x * (x.square().mean(-1, /*keepdim=*/true) + eps).rsqrt() * weight;
@@ -70,10 +89,11 @@ at::Tensor Stage::forward_causal(const at::Tensor& x_TD, std::span<const std::in
   const auto type = scalar_type(dtype_);
   const Angles angles = angles_of(begin, inverse_frequencies_);
   for (const LayerWeights& w : layers_) {
-    const at::Tensor normed = rms_norm(x, w.input_norm, config_.rms_norm_eps).to(type);
+    const at::Tensor normed = rms_norm_rows(x, w.input_norm, config_.rms_norm_eps, dtype_);
     const at::Tensor attended = attention(at::linear(normed, w.qkv.plain()), w, config_, angles, begin);
     x.add_(at::linear(attended.to(type), w.out.plain()));
-    const auto gate_up = at::linear(rms_norm(x, w.post_norm, config_.rms_norm_eps).to(type), w.gate_up.plain()).chunk(2, -1);
+    const at::Tensor inner = rms_norm_rows(x, w.post_norm, config_.rms_norm_eps, dtype_);
+    const auto gate_up = at::linear(inner, w.gate_up.plain()).chunk(2, -1);
     x.add_(at::linear(at::silu(gate_up[0]).mul_(gate_up[1]), w.down.plain()));
   }
   return x;

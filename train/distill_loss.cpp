@@ -10,6 +10,8 @@
 namespace dex {
 namespace {
 
+constexpr std::int64_t kLeastRows = 64;  // fewer make the products slow
+
 at::Tensor logits_of(const at::Tensor& normed_RD, const Head& head) {
   return at::linear(normed_RD.to(head.matrix().plain().scalar_type()), head.matrix().plain());
 }
@@ -35,7 +37,8 @@ RowLosses distill(const at::Tensor& teacher_RV, at::Tensor& student_RV, double t
 }  // namespace
 
 DistillLoss::DistillLoss(const Head& head, double tau, std::int64_t chunk_bytes)
-    : head_(head), tau_(tau), chunk_rows_(std::max<std::int64_t>(1, chunk_bytes / (std::int64_t{size_of(head.dtype())} * head.vocab()))) {}
+    : head_(head), tau_(tau),
+      chunk_rows_(std::max(kLeastRows, chunk_bytes / (std::int64_t{size_of(head.dtype())} * head.vocab()))) {}
 
 DistillResult DistillLoss::add_gradients(const std::vector<at::Tensor>& h_RD, const at::Tensor& final_RD,
                                          const std::vector<AdapterWeights>& weights, std::int64_t global_rows,

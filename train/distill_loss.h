@@ -18,8 +18,9 @@ struct DistillResult {
 
 class DistillLoss {
  public:
-  // The head stays frozen. `chunk_bytes` bounds the logits of one chunk.
-  DistillLoss(const Head& head, double tau, std::int64_t chunk_bytes = 64 << 20);
+  // The head stays frozen. `chunk_bytes` bounds the logits of one chunk, of 64 rows at least; those of the default stay near
+  // while the loss reads them.
+  DistillLoss(const Head& head, double tau, std::int64_t chunk_bytes = 24 << 20);
 
   // h_RD[k] are the supervised rows at depth k, final_RD the same rows at depth L. Adds to gradients[k] the gradient of
   //   1 / (depths * global_rows) * sum over depths and rows of tau^2 KL(teacher || student)

@@ -1,0 +1,127 @@
+// Speed and memory of training steps: the model's passes, the loss and the optimizer, without files.
+//   dex_train_bench MODEL DTYPE DEPTHS LENGTH SAMPLES [DATA] [STEPS]
+// SAMPLES of LENGTH random ids, every row supervised, or those of DATA (what dex prepare left) in order, cut to LENGTH. Prints one
+// JSON line: a first step goes unmeasured.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
+#include <thread>
+
+#include "common/dtype.h"
+#include "common/error.h"
+#include "common/heap.h"
+#include "common/model.h"
+#include "common/peak_memory.h"
+#include "common/stopwatch.h"
+#include "data/token_shards.h"
+#include "train/adamw.h"
+#include "train/adapter_gradient.h"
+#include "train/distill_loss.h"
+#include "train/hidden_source.h"
+
+namespace dex {
+namespace {
+
+class Samples {
+ public:
+  Samples(std::int64_t length, std::int64_t vocab, const char* data) : length_(static_cast<std::size_t>(length)), ids_(0, static_cast<Token>(vocab - 1)) {
+    if (data) shards_.emplace(TokenShards::open(data, "train"));
+  }
+
+  Sample next() {
+    Sample sample{std::vector<Token>(length_), std::vector<std::uint8_t>(length_, 1)};
+    if (shards_) sample = shards_->sample(index_++ % shards_->size());
+    else for (Token& id : sample.tokens) id = ids_(random_);
+    sample.tokens.resize(std::min(length_, sample.tokens.size()));
+    sample.supervised.resize(sample.tokens.size());
+    return sample;
+  }
+
+ private:
+  std::size_t length_, index_ = 0;
+  std::uniform_int_distribution<Token> ids_;
+  std::mt19937 random_{1};
+  std::optional<TokenShards> shards_;
+};
+
+struct Steps {
+  std::int64_t samples = 0, tokens = 0, rows = 0;
+  double loss = 0;
+};
+
+class Trainer {
+ public:
+  Trainer(const Model& model, const std::vector<int>& depths) : model_(model), source_(model), loss_(*model.head, 1) {
+    for (int depth : depths) weights_.push_back(AdapterWeights::paper_start(model.config, 2 * model.config.hidden_size, 0, depth));
+    for (const AdapterWeights& w : weights_) gradients_.push_back(zeros_like(w));
+    optimizer_.emplace(weights_, depths, 0.0);
+  }
+
+  void step(const std::vector<Sample>& samples, Steps& sum) {
+    std::int64_t rows = 0;
+    for (const Sample& sample : samples) rows += loss_rows(sample);
+    for (const AdapterWeights& g : gradients_)
+      for (const auto& [name, tensor] : g.named()) tensor.zero_();
+    const HiddenRows hidden = source_.rows(samples);
+    const DistillResult result = loss_.add_gradients(hidden.h_RD, hidden.final_RD, weights_, std::max<std::int64_t>(1, rows), gradients_,
+                                                     static_cast<std::int64_t>(weights_.size()));
+    optimizer_->step(gradients_, 1e-3);
+    sum.samples += static_cast<std::int64_t>(samples.size());
+    for (const Sample& sample : samples) sum.tokens += static_cast<std::int64_t>(sample.tokens.size());
+    sum.rows += rows;
+    sum.loss = 0;
+    for (double kl : result.kl) sum.loss += kl / static_cast<double>(std::max<std::int64_t>(1, rows)) / static_cast<double>(weights_.size());
+  }
+
+ private:
+  const Model& model_;
+  HiddenSource source_;
+  DistillLoss loss_;
+  std::vector<AdapterWeights> weights_, gradients_;
+  std::optional<AdamW> optimizer_;
+};
+
+int run(int count, char** arguments) {
+  const std::string dtype = arguments[2];
+  const std::int64_t length = std::atoll(arguments[4]), samples = std::atoll(arguments[5]);
+  const char* data = count > 6 && *arguments[6] ? arguments[6] : nullptr;
+  const int steps = count > 7 ? std::max(1, std::atoi(arguments[7])) : 4;
+  require(length > 1 && samples > 0, ExitCode::usage, "LENGTH is {} and SAMPLES {}; wanted 2 and 1 at least", arguments[4], arguments[5]);
+  if (!std::getenv("LAB")) keep_freed_memory();
+  at::set_num_threads(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+  const DepthSet depths = DepthSet::parse(arguments[3], read_model_config(arguments[1]).num_layers);
+  const Model model = Model::load(arguments[1], depths, parse_dtype(dtype), WeightLayout::rows);
+  Trainer trainer(model, {depths.depths().begin(), depths.depths().end() - 1});
+  Samples source(length, model.config.vocab_size, data);
+  const auto batch = [&] {
+    std::vector<Sample> taken;
+    for (std::int64_t i = 0; i < samples; ++i) taken.push_back(source.next());
+    return taken;
+  };
+  Steps warm, sum;
+  trainer.step(batch(), warm);
+  const Stopwatch watch;
+  for (int i = 0; i < steps; ++i) trainer.step(batch(), sum);
+  const double seconds = watch.seconds();
+  std::cout << nlohmann::json{{"dtype", dtype}, {"depths", depths.text()}, {"samples_per_step", samples}, {"length", length}, {"steps", steps},
+                              {"tokens_per_second", static_cast<double>(sum.tokens) / seconds},
+                              {"rows_per_second", static_cast<double>(sum.rows) / seconds},
+                              {"samples_per_second", static_cast<double>(sum.samples) / seconds},
+                              {"peak_memory_bytes", peak_memory_bytes()}, {"loss", sum.loss}}.dump() << std::endl;
+  return 0;
+}
+
+}  // namespace
+}  // namespace dex
+
+int main(int count, char** arguments) {
+  if (count < 6) return static_cast<int>(dex::ExitCode::usage);
+  const c10::InferenceMode inference;
+  return dex::run(count, arguments);
+}
