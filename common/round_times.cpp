@@ -66,7 +66,7 @@ RoundTimes measure_round_times(const std::filesystem::path& model, const DepthSe
   const ModelConfig config = read_model_config(model);
   const WeightFile weights = WeightFile::open(model);
   const Embedding embedding(config, weights, dtype, WeightLayout::panels);
-  const Head head(config, weights, embedding, static_cast<int>(config.vocab_size), dtype,
+  const Head head(config, weights, &embedding, static_cast<int>(config.vocab_size), dtype,
                   WeightLayout::panels);
   const Adapter adapter(AdapterWeights::paper_start(config, width, 0, 1), config.rms_norm_eps, dtype);
   const int num_stages = depths.num_stages();

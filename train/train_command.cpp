@@ -13,6 +13,7 @@
 #include "common/command_line.h"
 #include "common/dtype.h"
 #include "common/error.h"
+#include "common/heap.h"
 #include "common/log.h"
 #include "common/rank_environment.h"
 #include "data/token_shards.h"
@@ -45,6 +46,7 @@ TrainingData open_data(const TrainOptions& options, const Model& model) {
 
 void prepare_torch(const TrainOptions& options, const RankEnvironment& place) {
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  keep_freed_memory();
   at::set_num_threads(options.threads > 0 ? options.threads : std::max(1, cores / place.local_world));
   if (!options.deterministic) return;
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);

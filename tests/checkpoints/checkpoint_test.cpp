@@ -35,11 +35,11 @@ TEST_CASE("the newest checkpoint is found and older ones are pruned") {
 TEST_CASE("a spared checkpoint stays beside the newest ones") {
   const test::TempDir dir;
   for (std::int64_t step : {5, 10, 15, 20, 25})
-    save_checkpoint(dir / "c", step, 2, [&](const fs::path& made) { write_file(made / "weights", content(step)); }, 10);
+    save_checkpoint(dir / "c", step, 2, [&](const fs::path& made) { write_file(made / "weights", test::weights_of(step)); }, 10);
   CHECK(names_in(dir / "c") == std::set<std::string>{"step-10", "step-20", "step-25"});
   REQUIRE(checkpoints_in(dir / "c").size() == 3);
   CHECK(checkpoints_in(dir / "c").front().first == 10);
-  save(dir / "c", 30, 2);  // another is spared, or none
+  save_step(dir / "c", 30, 2);  // another is spared, or none
   CHECK(names_in(dir / "c") == std::set<std::string>{"step-25", "step-30"});
 }
 
