@@ -3,9 +3,9 @@
 #include <fmt/ranges.h>
 #include <netdb.h>
 #include <sys/socket.h>
+#include <unistd.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
-#include <unistd.h>
 
 #include <algorithm>
 #include <thread>
@@ -43,10 +43,12 @@ bool accepts(const std::string& host, std::uint16_t port) {
   return yes;
 }
 
-// The library's own attempts pause longer and longer for a server that starts late, and each that fails logs a stack trace.
+// The library's own attempts pause longer and longer for a server that starts late, and each that fails logs
+// a stack trace.
 bool wait_for_server(const RankEnvironment& place, Clock::time_point end) {
   for (; Clock::now() < end; std::this_thread::sleep_for(kPause)) {
-    const auto yes = within(std::min(end, Clock::now() + kProbeTime), [host = place.address, port = place.port] { return accepts(host, port); });
+    const auto yes = within(std::min(end, Clock::now() + kProbeTime),
+                            [host = place.address, port = place.port] { return accepts(host, port); });
     if (yes.value_or(false)) return true;
   }
   return false;
@@ -61,16 +63,19 @@ Store connect(const RankEnvironment& place, Clock::time_point end) {
   try {
     if (options.isServer || wait_for_server(place, end)) {
       options.timeout = left_until(end);
-      const auto store = within(end, [options, host = place.address]() -> Store { return c10::make_intrusive<c10d::TCPStore>(host, options); });
+      const auto store = within(end, [options, host = place.address]() -> Store {
+        return c10::make_intrusive<c10d::TCPStore>(host, options);
+      });
       if (store) return *store;
     }
   } catch (const std::exception& error) {
     reason = first_line(error.what());
   }
-  require(reason.find("EADDRINUSE") == std::string::npos, ExitCode::temporary, "rank {}, joining: port {} is in use: {}", place.rank,
-          place.port, reason);
-  fail(ExitCode::temporary, "rank {}, joining: no store at {}:{} (MASTER_ADDR, MASTER_PORT), where rank 0 should be: {}", place.rank,
-       place.address, place.port, reason);
+  require(reason.find("EADDRINUSE") == std::string::npos, ExitCode::temporary,
+          "rank {}, joining: port {} is in use: {}", place.rank, place.port, reason);
+  fail(ExitCode::temporary,
+       "rank {}, joining: no store at {}:{} (MASTER_ADDR, MASTER_PORT), where rank 0 should be: {}",
+       place.rank, place.address, place.port, reason);
 }
 
 std::string key_of(const char* kind, int rank) { return fmt::format("{}/{}", kind, rank); }

@@ -19,7 +19,8 @@ namespace dex {
 
 struct RankLayout {
   int world = 1, rank = 0, pipeline = 1;  // `pipeline` ranks share the layers of each replica of the model
-  std::vector<int> first_stage;           // position p has the stages [first_stage[p], first_stage[p+1]) of the depth set
+  std::vector<int>
+      first_stage;  // position p has the stages [first_stage[p], first_stage[p+1]) of the depth set
 
   int replicas() const { return world / pipeline; }
   int replica() const { return rank / pipeline; }
@@ -29,8 +30,12 @@ struct RankLayout {
     return {first_stage.at(static_cast<std::size_t>(position)),
             first_stage.at(static_cast<std::size_t>(position) + 1)};
   }
-  int first_exit(int position) const { return std::min(first_stage.at(static_cast<std::size_t>(position)), first_stage.back() - 1); }
-  int exits(int position) const { return first_exit(position + 1) - first_exit(position); }  // non-final depths there
+  int first_exit(int position) const {
+    return std::min(first_stage.at(static_cast<std::size_t>(position)), first_stage.back() - 1);
+  }
+  int exits(int position) const {
+    return first_exit(position + 1) - first_exit(position);
+  }  // non-final depths there
   StageShare stages() const { return stages(position()); }
 };
 

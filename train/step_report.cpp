@@ -16,7 +16,8 @@ nlohmann::json by_depth(const std::vector<int>& depths, const std::vector<double
 }
 
 // Adds the part of one rank, whose exits are those from `first` on; the squared norm of its gradients.
-double add_part(StepReport& r, const double* value, std::size_t first, std::size_t exits, std::int64_t passes) {
+double add_part(StepReport& r, const double* value, std::size_t first, std::size_t exits,
+                std::int64_t passes) {
   r.stop = *value++ != 0 || r.stop;
   const double squares = std::accumulate(value, value + exits, 0.0);
   value += exits;
@@ -37,7 +38,9 @@ void add_own(StepReport& report, const DistillResult& micro_batch) {
   }
 }
 
-void send_own(Ranks& ranks, const StepReport& report) { ranks.send(Kind::report, at::tensor(report.own, at::kDouble), 0); }
+void send_own(Ranks& ranks, const StepReport& report) {
+  ranks.send(Kind::report, at::tensor(report.own, at::kDouble), 0);
+}
 
 void complete(StepReport& r, Ranks& ranks) {
   const RankLayout& layout = ranks.layout();
@@ -51,9 +54,11 @@ void complete(StepReport& r, Ranks& ranks) {
       const int rank = layout.rank_at(replica, position);
       const std::int64_t passes = share_of(r.micro_batches, layout, replica).size();
       at::Tensor theirs;
-      if (rank != layout.rank) theirs = ranks.receive(Kind::report, rank, {1 + exits * (1 + 2 * passes)}, at::kDouble);
+      if (rank != layout.rank)
+        theirs = ranks.receive(Kind::report, rank, {1 + exits * (1 + 2 * passes)}, at::kDouble);
       const double* values = rank == layout.rank ? r.own.data() : theirs.data_ptr<double>();
-      const double part = add_part(r, values, static_cast<std::size_t>(layout.first_exit(position)), static_cast<std::size_t>(exits), passes);
+      const double part = add_part(r, values, static_cast<std::size_t>(layout.first_exit(position)),
+                                   static_cast<std::size_t>(exits), passes);
       if (replica == 0) squares += part;  // replicas have the same gradients
     }
   }

@@ -21,8 +21,8 @@ struct StepReport {
   double mean_loss = 0, gradient_norm = 0;
   bool stop = false;  // a rank was asked to stop
 
-  // Of this rank, in doubles: whether it was asked to stop; the squared norm of the gradient of each of its exits; for each
-  // of its micro-batches and exits the sum of KL and the agreements.
+  // Of this rank, in doubles: whether it was asked to stop; the squared norm of the gradient of each of its
+  // exits; for each of its micro-batches and exits the sum of KL and the agreements.
   std::vector<double> own;
 };
 

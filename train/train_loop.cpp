@@ -68,7 +68,8 @@ constexpr double kLargestNorm = 1e18;  // of a gradient; a larger one would over
 
 TrainLoop::TrainLoop(const TrainOptions& options, const Model& model, TrainingData data,
                      std::function<bool()> stop_wanted)
-    : TrainLoop(options, model, std::move(data), std::move(stop_wanted), Ranks(rank_layout(model.depths, 1, 0))) {}
+    : TrainLoop(options, model, std::move(data), std::move(stop_wanted),
+                Ranks(rank_layout(model.depths, 1, 0))) {}
 
 TrainLoop::TrainLoop(const TrainOptions& options, const Model& model, TrainingData data,
                      std::function<bool()> stop_wanted, Ranks ranks, MachineSpeeds speeds)
@@ -97,7 +98,8 @@ TrainLoop::TrainLoop(const TrainOptions& options, const Model& model, TrainingDa
   identity_["depths"] = model.depths.text();
   identity_["model_fingerprint"] = model.fingerprint;
   identity_["data_digest"] = data_.digest;
-  nlohmann::json asked = {{"version", DEX_VERSION}, {"world_size", ranks_.layout().world}, {"stages", ranks_.layout().pipeline}};
+  nlohmann::json asked = {
+      {"version", DEX_VERSION}, {"world_size", ranks_.layout().world}, {"stages", ranks_.layout().pipeline}};
   asked.update(identity_);
   asked.update(control_of(options_));
   agree(ranks_, asked);
@@ -137,7 +139,8 @@ std::vector<AdapterWeights> TrainLoop::start() {
     });
   }
   std::vector<AdapterWeights> weights;
-  for (int depth : own_depths_) weights.push_back(AdapterWeights::paper_start(model_.config, width(), options_.seed, depth));
+  for (int depth : own_depths_)
+    weights.push_back(AdapterWeights::paper_start(model_.config, width(), options_.seed, depth));
   return weights;
 }
 
@@ -177,8 +180,11 @@ std::optional<StepReport> TrainLoop::step(std::int64_t index) {
   ranks_.at(index);
   const StepWork* work = feed_.enter();
   if (!work) return std::nullopt;
-  StepReport report{.step = index + 1, .rows = work->rows, .tokens = work->micro_batches > 0 ? work->tokens : 0,
-                    .micro_batches = work->micro_batches, .learning_rate = schedule_.rate(index)};
+  StepReport report{.step = index + 1,
+                    .rows = work->rows,
+                    .tokens = work->micro_batches > 0 ? work->tokens : 0,
+                    .micro_batches = work->micro_batches,
+                    .learning_rate = schedule_.rate(index)};
   report.own.assign(1 + own_depths_.size(), 0);
   OrderedSum gradient;
   for (std::int64_t i = work->mine.begin; i < work->mine.end; ++i) {
@@ -187,7 +193,8 @@ std::optional<StepReport> TrainLoop::step(std::int64_t index) {
     if (own_depths_.empty()) continue;
     at::Tensor part = at::zeros({own_sizes().size()});
     auto views = exit_views(part, own_sizes());
-    add_own(report, loss_->add_gradients(hidden->h_RD, hidden->final_RD, weights_, report.rows, views, static_cast<std::int64_t>(depths_.size())));
+    add_own(report, loss_->add_gradients(hidden->h_RD, hidden->final_RD, weights_, report.rows, views,
+                                         static_cast<std::int64_t>(depths_.size())));
     gradient.add(i, std::move(part));
   }
   if (!own_depths_.empty() && work->micro_batches > 0)
@@ -251,7 +258,9 @@ void TrainLoop::record(const StepReport& report) {
   metrics_->write(line);
 }
 
-std::vector<AdapterWeights> TrainLoop::of_all_ranks(const std::vector<AdapterWeights>& own) { return exits_of_all(ranks_, own, sizes(1)); }
+std::vector<AdapterWeights> TrainLoop::of_all_ranks(const std::vector<AdapterWeights>& own) {
+  return exits_of_all(ranks_, own, sizes(1));
+}
 
 void TrainLoop::save() {
   if (saved_step_ == state_.step) return;

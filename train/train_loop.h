@@ -56,8 +56,8 @@ class TrainLoop {
   std::vector<std::vector<Sample>> ridge_samples() const;  // by pass
   std::vector<Sample> samples_of(std::int64_t step) const;
   std::optional<StepReport> step(std::int64_t index);  // nothing when asked to stop before it or half-way
-  void update(StepReport& report, const at::Tensor& gradient);         // an optimizer step
-  bool train();  // false when stopped
+  void update(StepReport& report, const at::Tensor& gradient);  // an optimizer step
+  bool train();                                                 // false when stopped
   bool train_until(std::int64_t end);
   void settle(std::size_t open);  // complete and record all reports but the `open` newest
   void pass_over(const StepReport& report);  // a step that is no number: skip it or stop here
