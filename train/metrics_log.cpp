@@ -40,7 +40,7 @@ Scalars scalars_of(const nlohmann::json& line) {
 MetricsLog::MetricsLog(const std::filesystem::path& path, std::int64_t step)
     : path_(path), events_(path.parent_path() / "tensorboard", step) {
   remove_temporaries(path);
-  write_file(path, step > 0 && std::filesystem::exists(path) ? kept_lines(path, step) : "");
+  write_file(path, std::filesystem::exists(path) ? kept_lines(path, step) : "");
 }
 
 void MetricsLog::write(const nlohmann::json& line) {

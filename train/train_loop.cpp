@@ -170,7 +170,7 @@ void TrainLoop::prepare() {
     spdlog::info("going on after step {} of {}, from {}", state_.step, total_steps_, (root / found).string());
   }
   if (!ranks_.leads()) return;
-  metrics_.emplace(options_.out / "metrics.jsonl", state_.step);
+  metrics_.emplace(options_.out / "metrics.jsonl", found.empty() ? -1 : state_.step);
   best_.emplace(options_.out / "best", /*anew=*/found.empty());
   if (!found.empty()) prune_checkpoints(root, state_.step, options_.keep, best_->step());
 }

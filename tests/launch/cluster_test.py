@@ -177,7 +177,7 @@ class Scripts(unittest.TestCase):
             self.skipTest("no shellcheck here")
         scripts = [*(TREE / "launch" / "slurm").glob("*"), TREE / "launch" / "regenerate", TREE / "launch" / "decode_pieces"]
         done = subprocess.run(["shellcheck", "--shell=bash", "--severity=warning", "--external-sources", "--exclude=SC1091", *scripts],
-                              capture_output=True, text=True)
+                              capture_output=True, text=True, cwd=TREE)
         self.assertEqual(done.returncode, 0, done.stdout)
 
 

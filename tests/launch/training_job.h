@@ -8,6 +8,7 @@
 
 #include "checkpoints/checkpoint.h"
 #include "common/file.h"
+#include "tests/support/metrics.h"
 #include "tests/support/byte_tokenizer.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_dir.h"
@@ -50,15 +51,8 @@ class TrainingJob {
     std::map<std::string, std::string> files;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(out))
       if (entry.is_regular_file()) files[std::filesystem::relative(entry.path(), out).string()] = read_file(entry.path());
-    std::istringstream lines(files["metrics.jsonl"]);
-    std::string kept, last;
-    for (std::string line; std::getline(lines, line);) {
-      auto json = nlohmann::json::parse(line);
-      json.erase("seconds");
-      if (json.dump() != last) kept += json.dump() + "\n";
-      last = json.dump();
-    }
-    files["metrics.jsonl"] = kept;
+    files["metrics.jsonl"] = metrics_without_times(files["metrics.jsonl"], /*once=*/true);
+    std::erase_if(files, [](const auto& file) { return file.first.starts_with("tensorboard/"); });  // one a start
     return files;
   }
   void check_result(const std::filesystem::path& out) const {

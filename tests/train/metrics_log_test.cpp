@@ -18,7 +18,7 @@ TEST_CASE("a log that goes on drops the lines of later steps and a torn end") {
 TEST_CASE("a log that starts anew is empty") {
   const test::TempDir dir;
   const auto path = dir.write("m.jsonl", "{\"step\":0}\n");
-  const MetricsLog log(path, 0);
+  const MetricsLog log(path, -1);
   CHECK(read_file(path).empty());
 }
 

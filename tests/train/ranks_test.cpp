@@ -9,6 +9,7 @@
 #include "common/safetensors.h"
 #include "common/tensors.h"
 #include "data/batch_plan.h"
+#include "tests/support/metrics.h"
 #include "tests/support/errors.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/thread_ranks.h"
@@ -52,16 +53,8 @@ struct Training : test::ThreadRanks {
   std::string adapter(const std::string& out) const {
     return file(out + "/adapter_config.json") + file(out + "/adapter_model.safetensors");
   }
-  // Lines without what is measured.
   std::string metrics(const std::string& out) const {
-    std::istringstream lines(file(out + "/metrics.jsonl"));
-    std::string text;
-    for (std::string line; std::getline(lines, line);) {
-      auto json = nlohmann::json::parse(line);
-      json.erase("seconds");
-      text += json.dump() + "\n";
-    }
-    return text;
+    return test::metrics_without_times(file(out + "/metrics.jsonl"));
   }
 };
 
