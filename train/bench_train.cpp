@@ -1,7 +1,7 @@
 // Speed and memory of training steps: the model's passes, the loss and the optimizer, without files.
 //   dex_train_bench MODEL DTYPE DEPTHS LENGTH SAMPLES [DATA] [STEPS]
-// SAMPLES of LENGTH random ids, every row supervised, or those of DATA (what dex prepare left) in order, cut to LENGTH. Prints one
-// JSON line: a first step goes unmeasured.
+// SAMPLES of LENGTH random ids, every row supervised, or those of DATA (what dex prepare left) in order, cut
+// to LENGTH. Prints one JSON line: a first step goes unmeasured.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -23,6 +23,7 @@
 #include "train/adamw.h"
 #include "train/adapter_gradient.h"
 #include "train/distill_loss.h"
+#include "train/flops.h"
 #include "train/hidden_source.h"
 
 namespace dex {
@@ -30,14 +31,17 @@ namespace {
 
 class Samples {
  public:
-  Samples(std::int64_t length, std::int64_t vocab, const char* data) : length_(static_cast<std::size_t>(length)), ids_(0, static_cast<Token>(vocab - 1)) {
+  Samples(std::int64_t length, std::int64_t vocab, const char* data)
+      : length_(static_cast<std::size_t>(length)), ids_(0, static_cast<Token>(vocab - 1)) {
     if (data) shards_.emplace(TokenShards::open(data, "train"));
   }
 
   Sample next() {
     Sample sample{std::vector<Token>(length_), std::vector<std::uint8_t>(length_, 1)};
-    if (shards_) sample = shards_->sample(index_++ % shards_->size());
-    else for (Token& id : sample.tokens) id = ids_(random_);
+    if (shards_)
+      sample = shards_->sample(index_++ % shards_->size());
+    else
+      for (Token& id : sample.tokens) id = ids_(random_);
     sample.tokens.resize(std::min(length_, sample.tokens.size()));
     sample.supervised.resize(sample.tokens.size());
     return sample;
@@ -52,13 +56,15 @@ class Samples {
 
 struct Steps {
   std::int64_t samples = 0, tokens = 0, rows = 0;
-  double loss = 0;
+  double loss = 0, flops = 0;
 };
 
 class Trainer {
  public:
-  Trainer(const Model& model, const std::vector<int>& depths) : model_(model), source_(model), loss_(*model.head, 1) {
-    for (int depth : depths) weights_.push_back(AdapterWeights::paper_start(model.config, 2 * model.config.hidden_size, 0, depth));
+  Trainer(const Model& model, const std::vector<int>& depths)
+      : model_(model), source_(model), loss_(*model.head, 1) {
+    for (int depth : depths)
+      weights_.push_back(AdapterWeights::paper_start(model.config, 2 * model.config.hidden_size, 0, depth));
     for (const AdapterWeights& w : weights_) gradients_.push_back(zeros_like(w));
     optimizer_.emplace(weights_, depths, 0.0);
   }
@@ -69,14 +75,19 @@ class Trainer {
     for (const AdapterWeights& g : gradients_)
       for (const auto& [name, tensor] : g.named()) tensor.zero_();
     const HiddenRows hidden = source_.rows(samples);
-    const DistillResult result = loss_.add_gradients(hidden.h_RD, hidden.final_RD, weights_, std::max<std::int64_t>(1, rows), gradients_,
-                                                     static_cast<std::int64_t>(weights_.size()));
+    const DistillResult result =
+        loss_.add_gradients(hidden.h_RD, hidden.final_RD, weights_, std::max<std::int64_t>(1, rows),
+                            gradients_, static_cast<std::int64_t>(weights_.size()));
     optimizer_->step(gradients_, 1e-3);
     sum.samples += static_cast<std::int64_t>(samples.size());
     for (const Sample& sample : samples) sum.tokens += static_cast<std::int64_t>(sample.tokens.size());
     sum.rows += rows;
+    sum.flops += step_flops(model_.config, static_cast<int>(weights_.size()), 2 * model_.config.hidden_size,
+                            model_.head->vocab(), samples);
     sum.loss = 0;
-    for (double kl : result.kl) sum.loss += kl / static_cast<double>(std::max<std::int64_t>(1, rows)) / static_cast<double>(weights_.size());
+    for (double kl : result.kl)
+      sum.loss +=
+          kl / static_cast<double>(std::max<std::int64_t>(1, rows)) / static_cast<double>(weights_.size());
   }
 
  private:
@@ -92,8 +103,9 @@ int run(int count, char** arguments) {
   const std::int64_t length = std::atoll(arguments[4]), samples = std::atoll(arguments[5]);
   const char* data = count > 6 && *arguments[6] ? arguments[6] : nullptr;
   const int steps = count > 7 ? std::max(1, std::atoi(arguments[7])) : 4;
-  require(length > 1 && samples > 0, ExitCode::usage, "LENGTH is {} and SAMPLES {}; wanted 2 and 1 at least", arguments[4], arguments[5]);
-  if (!std::getenv("LAB")) keep_freed_memory();
+  require(length > 1 && samples > 0, ExitCode::usage, "LENGTH is {} and SAMPLES {}; wanted 2 and 1 at least",
+          arguments[4], arguments[5]);
+  keep_freed_memory();
   at::set_num_threads(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
   const DepthSet depths = DepthSet::parse(arguments[3], read_model_config(arguments[1]).num_layers);
   const Model model = Model::load(arguments[1], depths, parse_dtype(dtype), WeightLayout::rows);
@@ -106,14 +118,25 @@ int run(int count, char** arguments) {
   };
   Steps warm, sum;
   trainer.step(batch(), warm);
+  double peak = measure_gemm_peak(parse_dtype(dtype));
   const Stopwatch watch;
   for (int i = 0; i < steps; ++i) trainer.step(batch(), sum);
   const double seconds = watch.seconds();
-  std::cout << nlohmann::json{{"dtype", dtype}, {"depths", depths.text()}, {"samples_per_step", samples}, {"length", length}, {"steps", steps},
+  peak = std::max(peak, measure_gemm_peak(parse_dtype(dtype)));
+  std::cout << nlohmann::json{{"dtype", dtype},
+                              {"depths", depths.text()},
+                              {"samples_per_step", samples},
+                              {"length", length},
+                              {"steps", steps},
                               {"tokens_per_second", static_cast<double>(sum.tokens) / seconds},
                               {"rows_per_second", static_cast<double>(sum.rows) / seconds},
                               {"samples_per_second", static_cast<double>(sum.samples) / seconds},
-                              {"peak_memory_bytes", peak_memory_bytes()}, {"loss", sum.loss}}.dump() << std::endl;
+                              {"peak_memory_bytes", peak_memory_bytes()},
+                              {"gemm_peak", peak},
+                              {"of_gemm_peak", sum.flops / seconds / peak},
+                              {"loss", sum.loss}}
+                   .dump()
+            << std::endl;
   return 0;
 }
 
