@@ -18,19 +18,8 @@ namespace {
 constexpr int kContext = 256;
 constexpr int kRows[] = {1, 2, 4, 8, 16, 32};
 
-// Rows that stand side by side after the context, as candidates for one position do.
-RowLayout side_by_side(int rows, std::span<const std::int32_t> context) {
-  RowLayout layout;
-  layout.context = context;
-  for (int i = 0; i < rows; ++i) {
-    const std::int32_t own[] = {kContext + i};
-    layout.add(kContext, kContext, own);
-  }
-  return layout;
-}
-
 double seconds_of(const Stage& stage, int rows, KvCache& cache, std::span<const std::int32_t> context, Workers& workers) {
-  const RowLayout layout = side_by_side(rows, context);
+  const RowLayout layout = RowLayout::side_by_side(rows, context);
   at::Tensor x = at::ones({rows, stage.config().hidden_size});
   const Stopwatch watch;
   stage.forward(x, layout, cache, workers);

@@ -21,17 +21,6 @@ constexpr int kContext = 256, kRepeats = 5;
 // New nodes of one depth in one round of the full lattice, at most.
 int most_rows(int stage, int num_stages) { return 1 << std::clamp(num_stages - 2 - stage, 0, 6); }
 
-// Rows that stand side by side after the context, as candidates for one position do.
-RowLayout side_by_side(int rows, int context, std::span<const std::int32_t> table) {
-  RowLayout layout;
-  layout.context = table;
-  for (int i = 0; i < rows; ++i) {
-    const std::int32_t own[] = {context + i};
-    layout.add(context, context, own);
-  }
-  return layout;
-}
-
 class Timer {
  public:
   explicit Timer(Workers& workers) : workers_(workers) {}
@@ -83,7 +72,7 @@ RoundTimes measure_round_times(const std::filesystem::path& model, const DepthSe
     at::Tensor before = at::ones({times.context, config.hidden_size});
     stage.forward(before, RowLayout::contiguous(0, times.context, table), cache, workers);
     const auto layers = [&](int rows) {
-      const RowLayout layout = side_by_side(rows, times.context, table);
+      const RowLayout layout = RowLayout::side_by_side(rows, table);
       at::Tensor x = at::ones({rows, config.hidden_size});
       stage.forward(x, layout, cache, workers);
       return x;

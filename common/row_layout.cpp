@@ -18,4 +18,12 @@ RowLayout RowLayout::contiguous(int first, int count, std::span<const std::int32
   return layout;
 }
 
+RowLayout RowLayout::side_by_side(int count, std::span<const std::int32_t> context) {
+  RowLayout layout;
+  layout.context = context;
+  const auto size = static_cast<std::int32_t>(context.size());
+  for (std::int32_t own = size; own < size + count; ++own) layout.add(size, size, {&own, 1});
+  return layout;
+}
+
 }  // namespace dex

@@ -22,6 +22,9 @@ struct RowLayout {
 
   // Rows at positions first .. first+count-1 whose cache rows are context[position] (prefill, teacher forcing).
   static RowLayout contiguous(int first, int count, std::span<const std::int32_t> context);
+
+  // Rows beside each other after all of `context`, as candidates for one position are; cache rows from context.size() on.
+  static RowLayout side_by_side(int count, std::span<const std::int32_t> context);
 };
 
 }  // namespace dex

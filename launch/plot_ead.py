@@ -28,6 +28,8 @@ from matplotlib.colors import ListedColormap
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from picture import save
+
 DPI = 120
 WIDTH = 1200 / DPI  # inches
 MOST_POSITIONS = 64  # more columns are not legible at that width
@@ -121,14 +123,6 @@ def draw_share(runs, path):
     axes.legend(loc="upper left", fontsize=10)
     figure.tight_layout()
     save(figure, path)
-
-
-def save(figure, path):
-    part = path.with_name(path.stem + ".part.png")
-    figure.savefig(part)
-    plt.close(figure)
-    part.replace(path)
-    print(path)
 
 
 def main():

@@ -18,6 +18,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from picture import save
+
 DPI = 120
 COLOURS = ["#2a6f97", "#c8553d", "#588157", "#6d597a", "#e09f3e", "#3d5a80", "#9e2a2b"]
 HOPS = {"hops": ("without DECS", "#9aa5b1"), "decs_hops": ("with DECS, as decoding does", "#2a6f97")}
@@ -131,11 +133,7 @@ def draw(directory, path, title):
     trained = f"steps 1 to {steps[-1]['step']}" + (f" (thick lines: mean of {mean_width} steps)" if mean_width > 1 else "")
     figure.suptitle(f"{title}, {trained}", fontsize=13, x=0.01, ha="left")
     figure.tight_layout()
-    part = path.with_name(path.stem + ".part.png")
-    figure.savefig(part)
-    plt.close(figure)
-    part.replace(path)
-    print(path)
+    save(figure, path)
 
 
 def main():

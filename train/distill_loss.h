@@ -18,9 +18,11 @@ struct DistillResult {
 
 class DistillLoss {
  public:
+  static constexpr std::int64_t kChunkBytes = 24 << 20;
+
   // The head stays frozen. `chunk_bytes` bounds the logits of one chunk, of 64 rows at least; those of the default stay near
   // while the loss reads them.
-  DistillLoss(const Head& head, double tau, std::int64_t chunk_bytes = 24 << 20);
+  DistillLoss(const Head& head, double tau, std::int64_t chunk_bytes = kChunkBytes);
 
   // h_RD[k] are the supervised rows at depth k, final_RD the same rows at depth L. Adds to gradients[k] the gradient of
   //   1 / (depths * global_rows) * sum over depths and rows of tau^2 KL(teacher || student)

@@ -9,17 +9,6 @@
 #include "train/hidden_source.h"
 
 namespace dex {
-namespace {
-
-// Nothing behind the last loss row goes through the model.
-double length_of(const Sample& sample) {
-  for (std::size_t i = sample.supervised.size(); i > 1; --i)
-    if (sample.supervised[i - 1]) return static_cast<double>(i - 1);
-  return 0;
-}
-
-}  // namespace
-
 double step_flops(const ModelConfig& c, int num_exits, std::int64_t width, std::int64_t vocab,
                   std::span<const Sample> samples) {
   const double hidden = static_cast<double>(c.hidden_size),
@@ -29,7 +18,7 @@ double step_flops(const ModelConfig& c, int num_exits, std::int64_t width, std::
       hidden * (2 * query + 2 * key + 3 * static_cast<double>(c.intermediate_size));
   double flops = 0, rows = 0;
   for (const Sample& sample : samples) {
-    const double length = length_of(sample), pairs = length * (length + 1) / 2;
+    const double length = static_cast<double>(pass_tokens(sample)), pairs = length * (length + 1) / 2;
     flops +=
         layers * (2 * length * weights_of_layer + 4 * pairs * query);  // scores, and values weighted by them
     rows += static_cast<double>(loss_rows(sample));

@@ -1,6 +1,5 @@
 #include "train/plan.h"
 
-#include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -9,14 +8,13 @@
 #include <nlohmann/json.hpp>
 
 #include "common/dtype.h"
-#include "common/stopwatch.h"
-#include "common/tensors.h"
+#include "train/distill_loss.h"
 #include "train/exit_vector.h"
 
 namespace dex {
 namespace {
 
-constexpr double kLogitsChunks = 2 * (64 << 20);  // of teacher and student, see DistillLoss
+constexpr double kLogitsChunks = 2.0 * DistillLoss::kChunkBytes;  // of teacher and student
 
 double layer_parameters(const ModelConfig& c) {
   const double h = static_cast<double>(c.hidden_size), q = static_cast<double>(c.num_heads) * c.head_dim,

@@ -1,10 +1,13 @@
 // A renderer whose ids can be read back: a byte of text is its value plus 10, a message stands between
 // controls.
 #pragma once
+#include <filesystem>
 #include <string>
+#include <vector>
 
 #include "data/prepare.h"
 #include "data/sample.h"
+#include "data/token_shards.h"
 
 namespace dex::test {
 
@@ -38,6 +41,14 @@ inline std::string marked(const Sample& sample) {
     text += id == kEnd ? '|' : id < 10 ? '#' : static_cast<char>(id - 10);
   }
   return text + (inside ? "]" : "");
+}
+
+// Every sample of a split, marked.
+inline std::vector<std::string> texts(const std::filesystem::path& out, const std::string& split) {
+  const auto shards = TokenShards::open(out, split);
+  std::vector<std::string> all;
+  for (std::size_t i = 0; i < shards.size(); ++i) all.push_back(marked(shards.sample(i)));
+  return all;
 }
 
 }  // namespace dex::test

@@ -21,7 +21,7 @@
 
 using namespace dex;
 using dex::test::byte_renderer;
-using dex::test::marked;
+using dex::test::texts;
 using dex::test::TempDir;
 using nlohmann::json;
 
@@ -60,13 +60,6 @@ ExitCode code_of(const PrepareOptions& options) {
     return error.code();
   }
   return ExitCode::done;
-}
-
-std::vector<std::string> texts(const std::filesystem::path& out, const std::string& split) {
-  const auto shards = TokenShards::open(out, split);
-  std::vector<std::string> all;
-  for (std::size_t i = 0; i < shards.size(); ++i) all.push_back(marked(shards.sample(i)));
-  return all;
 }
 
 }  // namespace

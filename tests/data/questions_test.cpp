@@ -13,7 +13,7 @@
 
 using namespace dex;
 using dex::test::byte_renderer;
-using dex::test::marked;
+using dex::test::texts;
 using dex::test::TempDir;
 using nlohmann::json;
 
@@ -66,10 +66,7 @@ std::vector<std::string> samples_of(PrepareOptions options, const std::filesyste
   options.out = out;
   const auto counts = prepare(options, byte_renderer()).manifest.facts.counts;
   CHECK(sum_of(counts) == counts.at("read"));
-  const auto shards = TokenShards::open(out, "train");
-  std::vector<std::string> all;
-  for (std::size_t i = 0; i < shards.size(); ++i) all.push_back(marked(shards.sample(i)));
-  return all;
+  return texts(out, "train");
 }
 
 }  // namespace
