@@ -14,6 +14,7 @@ namespace dex {
 namespace {
 
 constexpr int kLanes = 16;  // outputs of a vector, a pair of products each
+constexpr int kRowSteps = kChunk / 2;
 
 struct Bf16 {
   using Weight = std::uint16_t;
@@ -54,18 +55,26 @@ void tile(const LinearTile& t) {
   typename Kind::Sum sum[kRows][2];
   for (auto& row : sum)
     for (auto& s : row) s = Kind::zero();
-  const int steps = (t.count + 1) / 2;
-  const char* ahead = t.ahead;
-  for (int s = 0; s < steps; ++s, x += kRows, w += 2 * kPanel) {
-    ahead = fetch_ahead<kRows>(ahead, t.ahead_lines);
+  const auto step = [&] {
     const __m512i low = Kind::load(w), high = Kind::load(w + kPanel);
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) {
-      const __m512i row = _mm512_set1_epi32(x[r]);
+      const __m512i row = _mm512_set1_epi32(x[r * kRowSteps]);
       sum[r][0] = Kind::multiply_add(row, low, sum[r][0]);
       sum[r][1] = Kind::multiply_add(row, high, sum[r][1]);
     }
+    ++x;
+    w += 2 * kPanel;
+  };
+  int steps = (t.count + 1) / 2;
+  for (const char* ahead = t.ahead; steps >= kGroup; steps -= kGroup, ahead += t.ahead_lines * ahead_plan(kRows).every) {
+#pragma GCC unroll 4
+    for (int s = 0; s < kGroup; ++s) {
+      fetch_ahead<kRows>(ahead, t.ahead_lines, s);
+      step();
+    }
   }
+  for (; steps > 0; --steps) step();
 #pragma GCC unroll 12
   for (int r = 0; r < kRows; ++r) {
     finish(t, t.y + r * t.y_stride, 0, Kind::total(sum[r][0], t.x_scales[r]));
@@ -73,11 +82,10 @@ void tile(const LinearTile& t) {
   }
 }
 
-float pack_bf16(const float* x, void* to, int count, int stride) {
-  std::uint16_t narrow[kChunk + 1];
+float pack_bf16(const float* x, void* to, int count) {
+  auto* narrow = static_cast<std::uint16_t*>(to);
   convert(x, narrow, count, Dtype::bf16);
-  narrow[count] = 0;
-  for (int k = 0; k < count; k += 2) __builtin_memcpy(static_cast<std::int32_t*>(to) + k / 2 * stride, narrow + k, 4);
+  if (count % 2) narrow[count] = 0;
   return 1;
 }
 
@@ -88,7 +96,7 @@ constexpr void add_tiles(LinearTiles& tiles) {
 }
 
 template <class Kind>
-constexpr LinearTiles tiles_of(float (*pack)(const float*, void*, int, int)) {
+constexpr LinearTiles tiles_of(float (*pack)(const float*, void*, int)) {
   LinearTiles tiles{.pack = pack, .unit = 4, .max_rows = kMostRows};
   add_tiles<Kind>(tiles);
   return tiles;

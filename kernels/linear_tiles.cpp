@@ -94,20 +94,29 @@ HWY_INLINE void vectors(const LinearTile& t) {
   typename Kind::Sum sum[kRows][kCount];
   for (auto& row : sum)
     for (auto& s : row) s = Kind::zero();
-  const int steps = (t.count + Kind::kStep - 1) / Kind::kStep;
-  const char* ahead = t.ahead;
-  for (int s = 0; s < steps; ++s, x += kRows, w += kPanel * Kind::kStep) {
-    if constexpr (kFirst == 0) ahead = fetch_ahead<kRows>(ahead, t.ahead_lines);
+  const auto step = [&]() HWY_ATTR {
     typename Kind::Loaded weight[kCount];
 #pragma GCC unroll 8
     for (int v = 0; v < kCount; ++v) weight[v] = Kind::load_weight(w + v * kLanes * Kind::kStep);
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) {
-      const auto row = Kind::load_x(x + r);
+      const auto row = Kind::load_x(x + r * (kChunk / Kind::kStep));
 #pragma GCC unroll 8
       for (int v = 0; v < kCount; ++v) sum[r][v] = Kind::multiply_add(row, weight[v], sum[r][v]);
     }
+    ++x;
+    w += kPanel * Kind::kStep;
+  };
+  int steps = (t.count + Kind::kStep - 1) / Kind::kStep;
+  const int lines = kFirst == 0 ? t.ahead_lines : 0;
+  for (const char* ahead = t.ahead; steps >= kGroup; steps -= kGroup, ahead += t.ahead_lines * ahead_plan(kRows).every) {
+#pragma GCC unroll 4
+    for (int s = 0; s < kGroup; ++s) {
+      fetch_ahead<kRows>(ahead, lines, s);
+      step();
+    }
   }
+  for (; steps > 0; --steps) step();
 #pragma GCC unroll 12
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 8
@@ -123,25 +132,24 @@ void tile(const LinearTile& t) {
   if constexpr (kFirst + kCount < kVectors) tile<Kind, kRows, kFirst + kCount>(t);
 }
 
-float pack_f32(const float* x, void* to, int count, int stride) {
-  for (int k = 0; k < count; ++k) static_cast<float*>(to)[k * stride] = x[k];
+float pack_f32(const float* x, void* to, int count) {
+  std::memcpy(to, x, static_cast<std::size_t>(count) * sizeof(float));
   return 1;
 }
 
-float pack_bf16(const float* x, void* to, int count, int stride) {
-  auto* packed = static_cast<Bf16::X*>(to);
+float pack_bf16(const float* x, void* to, int count) {
+  const Floats d;
+  auto* packed = static_cast<float*>(to);
   for (int k = 0; k < count; k += kLanes) {
-    alignas(64) float lanes[kLanes + 1] = {};
     const int some = std::min(kLanes, count - k);
-    const auto bits = bf16_bits(Floats(), load_some(Floats(), x + k, some));
-    hn::Store(hn::BitCast(Floats(), hn::ShiftLeft<16>(bits)), Floats(), lanes);
-    for (int i = 0; i < some; i += 2) packed[(k + i) / 2 * stride] = {lanes[i], lanes[i + 1]};
+    store_some(d, hn::BitCast(d, hn::ShiftLeft<16>(bf16_bits(d, load_some(d, x + k, some)))), packed + k, some);
   }
+  if (count % 2) packed[count] = 0;
   return 1;
 }
 
 // Ties of rounding go to even.
-float quantize(const float* x, void* to, int count, int stride) {
+float quantize(const float* x, void* to, int count) {
   const Floats d;
   Vec size = hn::Zero(d);
   Vec odd = hn::Zero(d);  // NaN once a value is NaN or infinite
@@ -154,14 +162,20 @@ float quantize(const float* x, void* to, int count, int stride) {
   const float largest = finite ? max_of(d, size) : 0;
   const float per_unit = largest < kSmallestChunk ? 0 : kMaxQuantum / largest;
   const hn::Rebind<std::int16_t, Floats> narrow;
+  auto* packed = static_cast<std::int16_t*>(to);
   for (int k = 0; k < count; k += kLanes) {
-    alignas(64) std::int16_t quanta[kLanes];
     const int some = std::min(kLanes, count - k);
     const Vec v = finite ? load_some(d, x + k, some) : hn::Zero(d);
-    hn::Store(hn::DemoteTo(narrow, hn::NearestInt(hn::Mul(v, hn::Set(d, per_unit)))), narrow, quanta);
-    for (int i = 0; i < some; i += 2)
-      std::memcpy(static_cast<I8::X*>(to) + (k + i) / 2 * stride, quanta + i, sizeof(I8::X));
+    const auto quanta = hn::DemoteTo(narrow, hn::NearestInt(hn::Mul(v, hn::Set(d, per_unit))));
+    if (some == kLanes) {
+      hn::StoreU(quanta, narrow, packed + k);
+    } else {
+      alignas(64) std::int16_t lanes[kLanes];
+      hn::Store(quanta, narrow, lanes);
+      std::copy_n(lanes, some, packed + k);
+    }
   }
+  if (count % 2) packed[count] = 0;
   return finite ? largest / kMaxQuantum : std::numeric_limits<float>::quiet_NaN();
 }
 
@@ -181,7 +195,7 @@ void add_tiles(LinearTiles& tiles) {
 }
 
 template <class Kind>
-LinearTiles tiles_of(float (*pack)(const float*, void*, int, int)) {
+LinearTiles tiles_of(float (*pack)(const float*, void*, int)) {
   LinearTiles tiles{.pack = pack, .unit = sizeof(typename Kind::X), .max_rows = kRowsAtOnce};
   add_tiles<Kind, kRowsAtOnce>(tiles);
   return tiles;
@@ -203,8 +217,8 @@ HWY_EXPORT(quantize);
 
 const LinearTiles& vector_tiles(Dtype dtype) { return HWY_DYNAMIC_DISPATCH(best_tiles)(dtype); }
 
-float pack_quanta(const float* x, void* to, int count, int stride) {
-  return HWY_DYNAMIC_DISPATCH(quantize)(x, to, count, stride);
+float pack_quanta(const float* x, void* to, int count) {
+  return HWY_DYNAMIC_DISPATCH(quantize)(x, to, count);
 }
 
 }  // namespace dex

@@ -15,11 +15,11 @@ constexpr int kMostRows = 12;
 
 // One chunk of a few rows times one panel.
 struct LinearTile {
-  const void* x = nullptr;          // packed: step after step, in each the rows side by side
+  const void* x = nullptr;          // packed: row after row, the steps of kChunk elements from one to the next
   const float* x_scales = nullptr;  // (rows): what the packed integers of x are multiplied by; i8 only
   const void* weight = nullptr;     // the panel, at the chunk
-  const char* ahead = nullptr;      // fetched meanwhile, ahead_lines cache lines a step
-  int ahead_lines = 0;              // 0 .. 2
+  const char* ahead = nullptr;      // fetched meanwhile: this many cache lines a group of steps
+  int ahead_lines = 0;              // 0 .. 2 * kGroup
   int count = 0;                    // elements of `in`, 1 .. kChunk
   int outs = 0;                     // outputs wanted of the panel, 1 .. kPanel
   float* y = nullptr;
@@ -30,8 +30,8 @@ struct LinearTile {
 };
 
 struct LinearTiles {
-  // Packs a chunk of one row: step s goes to to + s * stride units. Returns what the packed values are to be multiplied by.
-  float (*pack)(const float* x, void* to, int count, int stride) = nullptr;
+  // Packs a chunk of one row, step after step. Returns what the packed values are to be multiplied by.
+  float (*pack)(const float* x, void* to, int count) = nullptr;
   int unit = 4;  // bytes of a packed step of one row
   int max_rows = 0;
   void (*tile[kMostRows + 1])(const LinearTile&) = {};  // by rows, 1 .. max_rows
@@ -44,19 +44,25 @@ const LinearTiles* dot_tiles(Dtype dtype);
 
 // Packs a chunk of x as 16-bit integers for i8 weights; returns their scale, NaN if the chunk holds a value that is not
 // finite.
-float pack_quanta(const float* x, void* to, int count, int stride);
+float pack_quanta(const float* x, void* to, int count);
 
-// How far before their use weights are fetched: one or two rows are as fast as memory and the hardware fetches well for
-// them; more take longer over a line, and their loads come in bursts. Measured: three or four do best with lines in the
-// first cache, more with the second, which holds a longer lead.
-constexpr std::ptrdiff_t ahead_of(int rows) { return rows <= 2 ? 2 << 10 : rows <= 4 ? 8 << 10 : 16 << 10; }
+// How weights are fetched ahead of their use: a line of every `every` bytes, `distance` before it is read. Few rows are nearly
+// as fast as memory: a line now and then tells the hardware where to go on, and a request for each would only take the place
+// of a load. More rows take longer over a line, and their loads come in bursts.
+struct AheadPlan { std::ptrdiff_t distance, every; };
+constexpr AheadPlan ahead_plan(int rows) {
+  return rows <= 2 ? AheadPlan{2 << 10, 64} : rows <= 4 ? AheadPlan{4 << 10, 256} : AheadPlan{16 << 10, 64};
+}
 
+constexpr int kGroup = 4;  // steps between two looks at what is to be fetched
+
+// What falls to a step of the group, of `lines` lines from `ahead` on. Always inlined: to GCC a function that only fetches has
+// no effect, and a call of it goes away.
 template <int kRows>
-inline const char* fetch_ahead(const char* ahead, int lines) {
-  constexpr int kNear = kRows == 3 || kRows == 4 ? 3 : 2;
-  if (lines > 0) __builtin_prefetch(ahead, 0, kNear);
-  if (lines > 1) __builtin_prefetch(ahead + 64, 0, kNear);
-  return ahead + 64 * lines;
+[[gnu::always_inline]] inline void fetch_ahead(const char* ahead, int lines, int step) {
+  constexpr std::ptrdiff_t kEvery = ahead_plan(kRows).every;
+  for (std::ptrdiff_t at = 128 * step; at < 128 * (step + 1); at += 64)
+    if (at % kEvery == 0 && at / kEvery < lines) __builtin_prefetch(ahead + at, 0, 2);
 }
 
 namespace cpu {

@@ -192,6 +192,26 @@ TEST_CASE("linear gives an output the same bits whatever the other outputs") {
   });
 }
 
+TEST_CASE("linear reads x anew in every call") {
+  with_all_tiles([] {
+    for (const Dtype dtype : kAllTypes)
+      for (const int rows : {1, 4, 30}) {
+        const Problem p(rows, 576, 200, dtype);
+        const std::vector<float> other = test::random_floats(p.x.size(), 77);
+        for (const int threads : {1, 3}) {
+          Workers workers(threads);
+          std::vector<float> x = other, y(std::size_t(rows) * 200), expected = p.run(0, rows, 1);
+          linear(p.linear_of(x.data(), y.data(), rows, true), workers);
+          REQUIRE(bits_of(y) != bits_of(expected));
+          x = p.x;  // where the other values lay
+          linear(p.linear_of(x.data(), y.data(), rows, true), workers);
+          CAPTURE(rows, threads, name_of(dtype));
+          REQUIRE(bits_of(y) == bits_of(expected));
+        }
+      }
+  });
+}
+
 TEST_CASE("linear of no rows writes nothing") {
   Workers workers(2);
   float y = 7;
