@@ -74,7 +74,7 @@ void panel(const Job& job, const PackedX& x, int out, int k, const char* ahead) 
   t.scales = p.scales && last ? p.scales + out : nullptr;
   t.bias = p.bias && last ? p.bias + out : nullptr;
   const int blocks = job.blocks();
-  const AheadPlan plan = ahead_plan(p.rows);
+  const AheadPlan plan = ahead_plan(p.rows, p.dtype);
   const int lines = ahead ? static_cast<int>(kGroup * kPanel * step_of(p.dtype) * size_of(p.dtype) / plan.every) : 0;
   const std::int64_t groups = steps_of(t.count, p.dtype) / kGroup;
   t.ahead = ahead;
@@ -133,7 +133,7 @@ void linear(const Linear& p, Workers& workers, const LinearTiles& tiles) {
     const int share_end = std::min(panels, workers.share_begin(parts, share + 1) * part) * kPanel;
     const Ahead ahead{job.weight_at(share_end, 0),
                       p.next ? static_cast<const char*>(p.next) + p.next_bytes * share / threads : nullptr,
-                      ahead_plan(p.rows).distance};
+                      ahead_plan(p.rows, p.dtype).distance};
     outputs(job, shared ? *shared : packed_by_this_thread(job), i * part * kPanel, std::min(p.out, (i + 1) * part * kPanel), ahead);
   });
 }

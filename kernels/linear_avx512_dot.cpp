@@ -17,6 +17,7 @@ constexpr int kLanes = 16;  // outputs of a vector, a pair of products each
 constexpr int kRowSteps = kChunk / 2;
 
 struct Bf16 {
+  static constexpr Dtype kDtype = Dtype::bf16;
   using Weight = std::uint16_t;
   using Sum = __m512;
   static Sum zero() { return _mm512_setzero_ps(); }
@@ -26,6 +27,7 @@ struct Bf16 {
 };
 
 struct I8 {
+  static constexpr Dtype kDtype = Dtype::i8;
   using Weight = std::int8_t;
   using Sum = __m512i;
   static Sum zero() { return _mm512_setzero_si512(); }
@@ -67,10 +69,10 @@ void tile(const LinearTile& t) {
     w += 2 * kPanel;
   };
   int steps = (t.count + 1) / 2;
-  for (const char* ahead = t.ahead; steps >= kGroup; steps -= kGroup, ahead += t.ahead_lines * ahead_plan(kRows).every) {
+  for (const char* ahead = t.ahead; steps >= kGroup; steps -= kGroup, ahead += t.ahead_lines * ahead_plan(kRows, Kind::kDtype).every) {
 #pragma GCC unroll 4
     for (int s = 0; s < kGroup; ++s) {
-      fetch_ahead<kRows>(ahead, t.ahead_lines, s);
+      fetch_ahead<kRows, Kind::kDtype>(ahead, t.ahead_lines, s);
       step();
     }
   }

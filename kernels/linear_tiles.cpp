@@ -21,6 +21,7 @@ using Narrow = hn::Repartition<std::int16_t, Floats>;
 
 // How one step along `in` multiplies: a vector of outputs with one row's value.
 struct F32 {
+  static constexpr Dtype kDtype = Dtype::f32;
   using Weight = float;
   using X = float;
   using Sum = Vec;
@@ -35,6 +36,7 @@ struct F32 {
 
 // A 32-bit lane holds two bf16: the even one is its lower half shifted up, the odd one its upper half.
 struct Bf16 {
+  static constexpr Dtype kDtype = Dtype::bf16;
   using Weight = std::uint16_t;
   struct X { float even, odd; };
   using Sum = Vec;
@@ -56,6 +58,7 @@ struct Bf16 {
 
 // Products of 16-bit integers, summed exactly in 32 bits: any order gives the same bits.
 struct I8 {
+  static constexpr Dtype kDtype = Dtype::i8;
   using Weight = std::int8_t;
   using X = std::int32_t;                       // two 16-bit integers
   struct Sum { hn::Vec<Wide> first, second; };  // which products go where is Highway's choice
@@ -109,10 +112,10 @@ HWY_INLINE void vectors(const LinearTile& t) {
   };
   int steps = (t.count + Kind::kStep - 1) / Kind::kStep;
   const int lines = kFirst == 0 ? t.ahead_lines : 0;
-  for (const char* ahead = t.ahead; steps >= kGroup; steps -= kGroup, ahead += t.ahead_lines * ahead_plan(kRows).every) {
+  for (const char* ahead = t.ahead; steps >= kGroup; steps -= kGroup, ahead += t.ahead_lines * ahead_plan(kRows, Kind::kDtype).every) {
 #pragma GCC unroll 4
     for (int s = 0; s < kGroup; ++s) {
-      fetch_ahead<kRows>(ahead, lines, s);
+      fetch_ahead<kRows, Kind::kDtype>(ahead, lines, s);
       step();
     }
   }

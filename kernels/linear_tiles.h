@@ -46,22 +46,24 @@ const LinearTiles* dot_tiles(Dtype dtype);
 // finite.
 float pack_quanta(const float* x, void* to, int count);
 
-// How weights are fetched ahead of their use: a line of every `every` bytes, `distance` before it is read. Few rows are nearly
-// as fast as memory: a line now and then tells the hardware where to go on, and a request for each would only take the place
-// of a load. More rows take longer over a line, and their loads come in bursts.
+// How weights are fetched ahead of their use: a line of every `every` bytes, `distance` before it is read. One or two rows are
+// as fast as memory and the hardware fetches well for them. Three or four fall behind it: a line now and then tells it where to
+// go on, and a request for each would only take the place of a load. More rows take longer over a line, and their loads come in
+// bursts. A line of int8 is worth two rows' work for one.
 struct AheadPlan { std::ptrdiff_t distance, every; };
-constexpr AheadPlan ahead_plan(int rows) {
-  return rows <= 2 ? AheadPlan{2 << 10, 64} : rows <= 4 ? AheadPlan{4 << 10, 256} : AheadPlan{16 << 10, 64};
+constexpr AheadPlan ahead_plan(int rows, Dtype dtype) {
+  const int work = dtype == Dtype::i8 ? 2 * rows : rows;
+  return work <= 2 ? AheadPlan{2 << 10, 64} : work <= 4 ? AheadPlan{4 << 10, 256} : AheadPlan{16 << 10, 64};
 }
 
 constexpr int kGroup = 4;  // steps between two looks at what is to be fetched
 
 // What falls to a step of the group, of `lines` lines from `ahead` on. Always inlined: to GCC a function that only fetches has
 // no effect, and a call of it goes away.
-template <int kRows>
+template <int kRows, Dtype kDtype>
 [[gnu::always_inline]] inline void fetch_ahead(const char* ahead, int lines, int step) {
-  constexpr std::ptrdiff_t kEvery = ahead_plan(kRows).every;
-  for (std::ptrdiff_t at = 128 * step; at < 128 * (step + 1); at += 64)
+  constexpr std::ptrdiff_t kEvery = ahead_plan(kRows, kDtype).every, kStep = kPanel * step_of(kDtype) * size_of(kDtype);
+  for (std::ptrdiff_t at = kStep * step; at < kStep * (step + 1); at += 64)
     if (at % kEvery == 0 && at / kEvery < lines) __builtin_prefetch(ahead + at, 0, 2);
 }
 
