@@ -281,6 +281,23 @@ TEST_CASE("spans of answers are supervised as expected", "[shared]") {
   }
 }
 
+TEST_CASE("answers and their ends are supervised, whatever the pad token is") {
+  const Messages messages = {{"user", "Hi"}, {"assistant", "Yes, all of it"}, {"user", "?"}, {"assistant", "No"}};
+  std::ptrdiff_t targets = 0;
+  for (const auto& message : messages)
+    if (message.role == "assistant") targets += std::ssize(bpe().encode(message.content)) + 1;
+  for (const char* pad : {"<|im_end|>", "<|im_start|>", "<|endoftext|>"}) {
+    const test::TempDir dir;
+    dir.write("tokenizer_config.json", json{{"eos_token", "<|im_end|>"}, {"pad_token", pad}, {"chat_template",
+        "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>' + '\n' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"}}.dump());
+    const auto chat = ChatTemplate::of_model(dir.path()).render(messages, bpe(), false);
+    INFO(pad);
+    CHECK(std::count(chat.supervised.begin(), chat.supervised.end(), 1) == targets);
+    CHECK(supervised_text(chat, bpe()) == "Yes, all of it<|im_end|>No<|im_end|>");
+  }
+}
+
 TEST_CASE("the end token is supervised though it is the pad token", "[shared]") {
   const auto cases = test::shared("cases/d-l2");
   if (!cases) return;
