@@ -19,6 +19,7 @@ namespace {
 using Store = c10::intrusive_ptr<c10d::Store>;
 constexpr auto kPause = std::chrono::milliseconds(20);
 constexpr auto kProbeTime = std::chrono::seconds(2);
+constexpr auto kNameTime = std::chrono::seconds(10);
 constexpr auto kWordTime = std::chrono::milliseconds(300);
 
 std::chrono::milliseconds left_until(Clock::time_point end) {
@@ -26,32 +27,43 @@ std::chrono::milliseconds left_until(Clock::time_point end) {
                   std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()));
 }
 
+constexpr const char* kSilent = "nobody answers";
+
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-bool accepts(const std::string& host, std::uint16_t port) {
+struct Probe {
+  bool answered = false;
+  std::string unknown;  // why the host's name has no address
+};
+
+Probe probe(const std::string& host, std::uint16_t port) {
   addrinfo wanted{}, *found = nullptr;
   wanted.ai_socktype = SOCK_STREAM;
-  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &wanted, &found) != 0) return false;
-  bool yes = false;
-  for (const addrinfo* at = found; at && !yes; at = at->ai_next) {
+  const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &wanted, &found);
+  if (error != 0) return {false, gai_strerror(error)};
+  Probe result;
+  for (const addrinfo* at = found; at && !result.answered; at = at->ai_next) {
     const int number = socket(at->ai_family, at->ai_socktype, at->ai_protocol);
     if (number < 0) continue;
-    yes = ::connect(number, at->ai_addr, at->ai_addrlen) == 0;
+    result.answered = ::connect(number, at->ai_addr, at->ai_addrlen) == 0;
     close(number);
   }
   freeaddrinfo(found);
-  return yes;
+  return result;
 }
 
-// The library's own attempts pause longer and longer for a server that starts late, and each that fails logs
-// a stack trace.
-bool wait_for_server(const RankEnvironment& place, Clock::time_point end) {
+// Returns why nobody answers, or nothing once somebody does. The library's own attempts pause longer and longer for a server
+// that starts late, and each that fails logs a stack trace. A name may become known a little after the pod it belongs to; one
+// that does not is a mistake.
+std::string wait_for_server(const RankEnvironment& place, Clock::time_point end) {
+  const auto names_end = std::min(end, Clock::now() + kNameTime);
   for (; Clock::now() < end; std::this_thread::sleep_for(kPause)) {
-    const auto yes = within(std::min(end, Clock::now() + kProbeTime),
-                            [host = place.address, port = place.port] { return accepts(host, port); });
-    if (yes.value_or(false)) return true;
+    const auto seen = within(std::min(end, Clock::now() + kProbeTime),
+                             [host = place.address, port = place.port] { return probe(host, port); });
+    if (seen && seen->answered) return "";
+    if (seen && !seen->unknown.empty() && Clock::now() >= names_end) return seen->unknown;
   }
-  return false;
+  return kSilent;
 }
 
 Store connect(const RankEnvironment& place, Clock::time_point end) {
@@ -59,9 +71,10 @@ Store connect(const RankEnvironment& place, Clock::time_point end) {
   options.port = place.port;
   options.isServer = place.rank == 0 && !place.launcher_has_store;
   options.waitWorkers = false;
-  std::string reason = "nobody answers";
+  std::string reason = options.isServer ? "" : wait_for_server(place, end);
   try {
-    if (options.isServer || wait_for_server(place, end)) {
+    if (reason.empty()) {
+      reason = kSilent;
       options.timeout = left_until(end);
       const auto store = within(end, [options, host = place.address]() -> Store {
         return c10::make_intrusive<c10d::TCPStore>(host, options);

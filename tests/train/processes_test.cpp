@@ -3,8 +3,10 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <iostream>
 #include <memory>
 
 #include "common/file.h"
@@ -59,6 +61,7 @@ struct Training {
       {"--step-timeout", "60"}, {"--save-every", "0"}, {"--model", dir / "m"},  {"--data", dir / "data"}};
   std::map<int, std::map<std::string, std::string>> of_rank;  // in place of the options above
   int port = Port().number();
+  std::string host = "127.0.0.1";
 
   Training() {
     test::TinyModel{}.write(dir / "m");
@@ -84,7 +87,7 @@ struct Training {
                                            {"WORLD_SIZE", w},
                                            {"LOCAL_RANK", r},
                                            {"LOCAL_WORLD_SIZE", w},
-                                           {"MASTER_ADDR", "127.0.0.1"},
+                                           {"MASTER_ADDR", host},
                                            {"MASTER_PORT", std::to_string(port)}},
         dir / (out + "." + r + ".log"));
   }
@@ -203,6 +206,35 @@ TEST_CASE("a port in use ends rank 0 with 75 at once") {
   CHECK(seconds_since(start) < 1 + 3);
   INFO(first->log());
   CHECK(first->log().find("port " + std::to_string(taken.number()) + " is in use") != std::string::npos);
+}
+
+TEST_CASE("a host without an address ends a process with 75 in seconds, not at the deadline") {
+  Training run;
+  run.host = "no-such-host.invalid";
+  const auto start = Clock::now();
+  auto first = run.start("out", 1, 2);
+  CHECK(first->wait(kPatience) == 75);
+  CHECK(seconds_since(start) < 10 + 3 + 3);  // the deadline is 60
+  INFO(first->log());
+  CHECK(first->log().find("no-such-host.invalid:" + std::to_string(run.port)) != std::string::npos);
+  CHECK(first->log().find("nobody answers") == std::string::npos);
+}
+
+TEST_CASE("processes meet at an address of the sixth version") {
+  Training run;
+  run.host = "::1";
+  const int probe = socket(AF_INET6, SOCK_STREAM, 0);
+  sockaddr_in6 here{};
+  here.sin6_family = AF_INET6;
+  here.sin6_addr = in6addr_loopback;
+  const bool there = probe >= 0 && bind(probe, reinterpret_cast<sockaddr*>(&here), sizeof here) == 0;
+  if (probe >= 0) close(probe);
+  if (!there) {
+    std::cout << "SKIPPED: this machine has no IPv6 loopback\n";
+    return;
+  }
+  auto all = run.start_all("out", 2, {"--steps", "2"});
+  check_all_end(all, 0, {});
 }
 
 TEST_CASE("processes that were asked for different runs end with 2 and the difference") {
