@@ -1,9 +1,5 @@
 #include "common/c10d_transport.h"
 
-#define USE_C10D_GLOO
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
-
 #include <charconv>
 #include <condition_variable>
 #include <cstdlib>
@@ -15,6 +11,7 @@
 
 #include "common/error.h"
 #include "common/meeting_store.h"
+#include "common/process_group.h"
 #include "common/within.h"
 
 namespace dex {
@@ -49,17 +46,6 @@ at::Tensor view_of_bytes(void* bytes, std::size_t size) {
 }
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
-c10::intrusive_ptr<c10d::ProcessGroupGloo::Options> gloo_options(const RankEnvironment& place,
-                                                                 milliseconds timeout) {
-  using Gloo = c10d::ProcessGroupGloo;
-  const bool local = place.address == "localhost" || place.address.rfind("127.", 0) == 0;
-  if (!local || std::getenv("GLOO_SOCKET_IFNAME")) return Gloo::Options::create_default(timeout);
-  // The machine's own name may lead to an interface that does not reach itself.
-  auto options = Gloo::Options::create(timeout);
-  options->devices.push_back(Gloo::createDeviceForHostname("127.0.0.1"));
-  return options;
-}
 
 }  // namespace
 
@@ -128,11 +114,14 @@ class C10dTransport::Group {
   }
 
   void finish() {
-    const auto end = Clock::now() + deadline_;
-    for (int to = 0; to < size(); ++to) {
-      Peer& peer = peers_[static_cast<std::size_t>(to)];
-      while (!peer.sending.empty()) complete_oldest(peer, to, end);
-    }
+    doing("taking leave");
+    complete_all();
+    // An empty message says: all that I have sent was taken. Rank 0 collects them and answers.
+    for (int peer = 1; rank() == 0 && peer < size(); ++peer) receive_empty(peer);
+    if (rank() > 0) send({}, 0);
+    for (int peer = 1; rank() == 0 && peer < size(); ++peer) send({}, peer);
+    if (rank() > 0) receive_empty(0);
+    complete_all();
   }
 
   void abort(const std::string& reason, ExitCode code) noexcept {
@@ -168,16 +157,12 @@ class C10dTransport::Group {
   void connect(Clock::time_point end) {
     const auto left = std::chrono::duration_cast<milliseconds>(end - Clock::now());
     try {
-      auto made = within(
-          end + milliseconds(200),
-          [place = place_, store = store_->store(), left]() -> c10::intrusive_ptr<c10d::ProcessGroupGloo> {
-            const auto prefixed = c10::make_intrusive<c10d::PrefixStore>("gloo", store);
-            return c10::make_intrusive<c10d::ProcessGroupGloo>(
-                prefixed, place.rank, place.world, gloo_options(place, std::max(left, milliseconds(1))));
-          });
+      auto made = within(end + milliseconds(200), [place = place_, store = store_->store(), left] {
+        return connect_process_group(place, store, std::max(left, milliseconds(1)));
+      });
       require(made.has_value(), ExitCode::temporary,
               "rank {}, joining: the ranks did not connect to each other in time", place_.rank);
-      gloo_ = *made;
+      group_ = *made;
     } catch (const Error&) {
       throw;
     } catch (const std::exception& error) {
@@ -188,7 +173,7 @@ class C10dTransport::Group {
 
   void push(Message& message, at::Tensor tensor, int to, std::int64_t tag) {
     std::vector<at::Tensor> tensors{std::move(tensor)};
-    message.works.push_back(gloo_->send(tensors, to, static_cast<int>(tag)));
+    message.works.push_back(group_->send(tensors, to, static_cast<int>(tag)));
   }
 
   void complete_oldest(Peer& peer, int to, Clock::time_point end) {
@@ -204,6 +189,19 @@ class C10dTransport::Group {
       message.works.erase(message.works.begin());
     }
     peer.sending.pop_front();
+  }
+
+  void complete_all() {
+    const auto end = Clock::now() + deadline_;
+    for (int to = 0; to < size(); ++to) {
+      Peer& peer = peers_[static_cast<std::size_t>(to)];
+      while (!peer.sending.empty()) complete_oldest(peer, to, end);
+    }
+  }
+
+  void receive_empty(int from) {  // what comes before it nobody has asked for
+    while (!receive(from).empty()) {
+    }
   }
 
   void listen(int to) {
@@ -239,7 +237,7 @@ class C10dTransport::Group {
     {
       const std::lock_guard lock(peer.mutex);
       if (peer.stopping) return false;
-      work = peer.reading = gloo_->recv(tensors, from, static_cast<int>(tag));
+      work = peer.reading = group_->recv(tensors, from, static_cast<int>(tag));
     }
     const bool whole = work->wait(kEndless);
     const std::lock_guard lock(peer.mutex);
@@ -291,7 +289,7 @@ class C10dTransport::Group {
   std::string doing_;
   bool told_ = false;  // the others know what stopped this rank
   std::optional<MeetingStore> store_;
-  c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo_;
+  c10::intrusive_ptr<c10d::Backend> group_;
   std::deque<Peer> peers_;
 };
 

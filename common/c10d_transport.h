@@ -24,7 +24,9 @@ class C10dTransport final : public Transport {
   void doing(const std::string& what) override;
 
   void set_deadline(double seconds);
-  void finish();  // waits until what was sent has arrived; Error(temporary) when it does not
+  // Takes leave of the others: waits until all that any rank has sent was taken, wanted or not, so that none is
+  // missed before that. Messages before it must not be empty. All ranks call it; Error(temporary) otherwise.
+  void finish();
 
  private:
   class Group;

@@ -8,7 +8,6 @@
 
 #include "common/adapter.h"
 #include "common/exit.h"
-#include "common/model.h"
 #include "common/spread.h"
 #include "common/stopwatch.h"
 #include "kernels/peaks.h"
@@ -49,8 +48,8 @@ double RoundTimes::slowest() const {
 }
 double RoundTimes::sum() const { return std::accumulate(stages.begin(), stages.end(), 0.0); }
 
-RoundTimes measure_round_times(const std::filesystem::path& model, const DepthSet& depths, Dtype dtype,
-                               std::int64_t width, int threads) {
+RoundTimes measure_round_times(const std::filesystem::path& model, const DepthSet& depths, StageShare share,
+                               Dtype dtype, std::int64_t width, int threads) {
   const c10::InferenceMode inference;
   const ModelConfig config = read_model_config(model);
   const WeightFile weights = WeightFile::open(model);
@@ -66,7 +65,7 @@ RoundTimes measure_round_times(const std::filesystem::path& model, const DepthSe
 
   std::vector<std::int32_t> table(static_cast<std::size_t>(times.context));
   std::iota(table.begin(), table.end(), 0);
-  for (int k = 0; k < num_stages; ++k) {
+  for (int k = share.begin; k < share.end; ++k) {
     const Stage stage(config, depths.layers(k), weights, dtype, WeightLayout::panels);
     KvCache cache = stage.make_cache(times.context + 64);
     at::Tensor before = at::ones({times.context, config.hidden_size});

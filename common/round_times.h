@@ -5,16 +5,16 @@
 #include <filesystem>
 #include <vector>
 
-#include "common/depth_set.h"
+#include "common/model.h"
 #include "kernels/types.h"
 
 namespace dex {
 
-struct RoundTimes {  // seconds
+struct RoundTimes {  // seconds; of neighbouring stages, or all of a depth set
   std::vector<double>
       stages;  // layers, adapter and head of each explorer, with the most rows `full` mode gives it
   std::vector<int> rows;  // these rows
-  double plain = 0;       // one row through all layers and the head once: a step of plain decoding
+  double plain = 0;  // one row through all their layers, and the head once: a step of plain decoding
   int threads = 0;        // that each was timed with
   int context = 0;        // tokens before the rows
 
@@ -24,9 +24,10 @@ struct RoundTimes {  // seconds
   double sum() const;  // a round when all explorers take turns on this one
 };
 
-// Loads one stage after the other, beside whatever is loaded already. `width` is the adapters'.
-RoundTimes measure_round_times(const std::filesystem::path& model, const DepthSet& depths, Dtype dtype,
-                               std::int64_t width, int threads);
+// Of the stages of `share`. Loads one after the other, beside whatever is loaded already. `width` is the
+// adapters'.
+RoundTimes measure_round_times(const std::filesystem::path& model, const DepthSet& depths, StageShare share,
+                               Dtype dtype, std::int64_t width, int threads);
 
 // Tokens per second that follow when a token takes so many rounds; 0 when the times are not known.
 struct SpeedForecast {

@@ -82,7 +82,8 @@ class Trainer {
     sum.samples += static_cast<std::int64_t>(samples.size());
     for (const Sample& sample : samples) sum.tokens += static_cast<std::int64_t>(sample.tokens.size());
     sum.rows += rows;
-    sum.flops += step_flops(model_.config, static_cast<int>(weights_.size()), 2 * model_.config.hidden_size,
+    const std::int64_t size = model_.config.hidden_size;
+    sum.flops += step_flops(model_.config, {static_cast<std::int64_t>(weights_.size()), size, 2 * size},
                             model_.head->vocab(), samples);
     sum.loss = 0;
     for (double kl : result.kl)

@@ -1,6 +1,7 @@
 #include "train/evaluation.h"
 
 #include <algorithm>
+#include <optional>
 #include <nlohmann/json.hpp>
 
 #include "common/error.h"
@@ -32,13 +33,9 @@ class Ranker {
   at::Tensor weight_VD_;
 };
 
-struct Totals {
-  explicit Totals(const DepthSet& depths) : agreements(static_cast<std::size_t>(depths.num_stages()) - 1), rounds(depths.num_stages()) {}
-
-  std::int64_t rows = 0, first_depth = 0, stable_depth = 0, hops = 0, decs_hops = 0;
-  std::vector<std::int64_t> agreements;
-  RoundCount rounds;
-};
+// Sums over rows: whole numbers, exact whoever adds them. Behind the named ones the agreements by exit.
+enum Count : std::size_t { kRows, kFirstDepth, kStableDepth, kHops, kDecsHops, kTexts, kRounds, kAgreements };
+using Counts = std::vector<std::int64_t>;
 
 // Per loss row: whether the answer it belongs to, a run of targets, ends with it.
 std::vector<bool> answer_ends(std::span<const Sample> samples) {
@@ -54,69 +51,171 @@ std::vector<Token> row_of(const at::Tensor& ranked, std::int64_t row) {
   return std::vector<Token>(ids, ids + ranked.size(1));
 }
 
-// ranked[k]: exit k's tokens for the same rows, the first of which is row `begin` of `ends`
-void count(const std::vector<at::Tensor>& ranked, const DepthSet& depths, const std::vector<bool>& ends, std::int64_t begin,
-           Totals& totals) {
+// ranked[k]: exit k's tokens for the rows of `ends`
+void count(const std::vector<at::Tensor>& ranked, const DepthSet& depths, const std::vector<bool>& ends,
+           Counts& counts) {
+  RoundCount rounds(depths.num_stages());
   for (std::int64_t row = 0; row < ranked.back().size(0); ++row) {
     std::vector<std::vector<Token>> tokens;
     for (const at::Tensor& exit : ranked) tokens.push_back(row_of(exit, row));
     const Readiness ready = readiness(tokens);
-    ++totals.rows;
-    totals.rounds.add(ready, ends.at(static_cast<std::size_t>(begin + row)));
-    totals.first_depth += depths.depth(ready.first);
-    totals.stable_depth += depths.depth(ready.stable);
-    totals.hops += ready.first + 1;
-    totals.decs_hops += ready.decs_branch + 1;
-    for (std::size_t k = 0; k + 1 < tokens.size(); ++k) totals.agreements[k] += tokens[k].front() == tokens.back().front();
+    rounds.add(ready, ends.at(static_cast<std::size_t>(row)));
+    counts[kRows] += 1;
+    counts[kFirstDepth] += depths.depth(ready.first);
+    counts[kStableDepth] += depths.depth(ready.stable);
+    counts[kHops] += ready.first + 1;
+    counts[kDecsHops] += ready.decs_branch + 1;
+    for (std::size_t k = 0; k + 1 < tokens.size(); ++k)
+      counts[kAgreements + k] += tokens[k].front() == tokens.back().front();
   }
+  counts[kTexts] += rounds.texts();
+  counts[kRounds] += rounds.rounds();
 }
 
-ExitScores scores(const Totals& totals, int num_layers) {
+ExitScores scores(const Counts& counts, int num_layers) {
   const auto mean = [&](std::int64_t sum) {
-    return totals.rows == 0 ? 0.0 : static_cast<double>(sum) / static_cast<double>(totals.rows);
+    return counts[kRows] == 0 ? 0.0 : static_cast<double>(sum) / static_cast<double>(counts[kRows]);
   };
-  ExitScores result{.rows = totals.rows, .first_ead = mean(totals.first_depth), .stable_ead = mean(totals.stable_depth),
-                    .hops = mean(totals.hops), .decs_hops = mean(totals.decs_hops), .texts = totals.rounds.texts(),
-                    .rounds = totals.rounds.rounds()};
+  ExitScores result{.rows = counts[kRows],
+                    .first_ead = mean(counts[kFirstDepth]),
+                    .stable_ead = mean(counts[kStableDepth]),
+                    .hops = mean(counts[kHops]),
+                    .decs_hops = mean(counts[kDecsHops]),
+                    .texts = counts[kTexts],
+                    .rounds = counts[kRounds]};
   if (result.stable_ead > 0) result.s_x = num_layers / result.stable_ead;
-  for (std::int64_t agreements : totals.agreements) result.agreement.push_back(mean(agreements));
+  for (std::size_t k = kAgreements; k < counts.size(); ++k) result.agreement.push_back(mean(counts[k]));
   return result;
 }
 
-at::Tensor read_out(const ExitSet& set, std::size_t k, const at::Tensor& h_RD, const Head& head) {
-  if (set.adapters.empty()) return head.norm(h_RD.contiguous());
-  return adapter_forward(set.adapters[k], h_RD, head.eps()).induced_unit_RD * head.norm_weight();
-}
+// This rank's part of an evaluation. Each rank of a replica reads out its own exits; the first one has the
+// answers of all and counts; the leading rank adds up.
+class Evaluation {
+ public:
+  Evaluation(const HiddenSource& source, std::span<const ExitSet> sets)
+      : model_(source.model()),
+        ranks_(source.ranks()),
+        layout_(ranks_.layout()),
+        sets_(sets),
+        counts_(sets.size(), Counts(kAgreements + static_cast<std::size_t>(model_.depths.num_stages()) - 1)) {
+    if (model_.head) ranker_.emplace(*model_.head);
+  }
+
+  void add(std::span<const Sample> samples, const HiddenRows& hidden) {
+    if (model_.exits() == 0) return;
+    const at::Tensor own = own_answers(hidden);
+    if (!ranks_.first()) return ranks_.send(Kind::answers, own, layout_.rank_at(layout_.replica(), 0));
+    std::vector<at::Tensor> parts{own};
+    for (int position = 1; position < layout_.pipeline; ++position) {
+      const std::int64_t width = width_of(layout_.first_exit(position), layout_.exits(position));
+      if (width > 0)
+        parts.push_back(ranks_.receive(Kind::answers, layout_.rank_at(layout_.replica(), position),
+                                       {own.size(0), own.size(1), width}, at::kLong));
+    }
+    const at::Tensor all = at::cat(parts, -1), reference = ranked(hidden.final_RD, 1);
+    const std::vector<bool> ends = answer_ends(samples);
+    for (std::size_t s = 0; s < sets_.size(); ++s) {
+      std::vector<at::Tensor> by_exit = by_exit_of(all[static_cast<std::int64_t>(s)]);
+      by_exit.push_back(reference);
+      count(by_exit, model_.depths, ends, counts_[s]);
+    }
+  }
+
+  // Of all replicas, on the leading rank.
+  std::vector<ExitScores> total() {
+    std::vector<ExitScores> result;
+    for (Counts& mine : counts_) {
+      const auto size = static_cast<std::int64_t>(mine.size());
+      if (!ranks_.leads() && ranks_.first()) ranks_.send(Kind::counts, at::tensor(mine, at::kLong), 0);
+      if (!ranks_.leads()) continue;
+      for (int replica = 1; replica < layout_.replicas(); ++replica) {
+        const at::Tensor theirs =
+            ranks_.receive(Kind::counts, layout_.rank_at(replica, 0), {size}, at::kLong);
+        for (std::size_t i = 0; i < mine.size(); ++i) mine[i] += theirs.data_ptr<std::int64_t>()[i];
+      }
+      result.push_back(scores(mine, model_.config.num_layers));
+    }
+    return result;
+  }
+
+ private:
+  // Exit k proposes at most its (k+1)-th best.
+  std::int64_t width_of(int exit) const {
+    return std::min<std::int64_t>(exit + 1, model_.config.vocab_size);
+  }
+  std::int64_t width_of(int first, int exits) const {
+    std::int64_t width = 0;
+    for (int exit = first; exit < first + exits; ++exit) width += width_of(exit);
+    return width;
+  }
+
+  at::Tensor ranked(const at::Tensor& h_RD, std::int64_t width, const ExitSet* set = nullptr,
+                    std::size_t k = 0) const {
+    at::Tensor ids = at::empty({h_RD.size(0), width}, at::kLong);
+    for (std::int64_t begin = 0; begin < h_RD.size(0); begin += kChunkRows) {
+      const std::int64_t end = std::min(h_RD.size(0), begin + kChunkRows);
+      const at::Tensor chunk = h_RD.slice(0, begin, end).contiguous();
+      ids.slice(0, begin, end).copy_(ranker_->rank(read_out(set, k, chunk), width));
+    }
+    return ids;
+  }
+
+  at::Tensor read_out(const ExitSet* set, std::size_t k, const at::Tensor& h_RD) const {
+    const Head& head = *model_.head;
+    if (!set || set->adapters.empty()) return head.norm(h_RD);
+    return adapter_forward(set->adapters[k], h_RD, head.eps()).induced_unit_RD * head.norm_weight();
+  }
+
+  at::Tensor own_answers(const HiddenRows& hidden) const {  // (sets, rows, widths of the exits side by side)
+    std::vector<at::Tensor> of_sets;
+    for (const ExitSet& set : sets_) {
+      std::vector<at::Tensor> of_exits;
+      for (std::size_t k = 0; k < hidden.h_RD.size(); ++k)
+        of_exits.push_back(
+            ranked(hidden.h_RD[k], width_of(model_.share.begin + static_cast<int>(k)), &set, k));
+      of_sets.push_back(at::cat(of_exits, -1));
+    }
+    return at::stack(of_sets);
+  }
+
+  std::vector<at::Tensor> by_exit_of(const at::Tensor& all) const {
+    std::vector<at::Tensor> by_exit;
+    std::int64_t begin = 0;
+    for (int exit = 0; exit + 1 < model_.depths.num_stages(); begin += width_of(exit++))
+      by_exit.push_back(all.slice(-1, begin, begin + width_of(exit)).contiguous());
+    return by_exit;
+  }
+
+  const Model& model_;
+  Ranks& ranks_;
+  const RankLayout& layout_;
+  std::span<const ExitSet> sets_;
+  std::vector<Counts> counts_;  // by set
+  std::optional<Ranker> ranker_;
+};
 
 }  // namespace
 
-std::vector<ExitScores> evaluate(const HiddenSource& source, std::span<const Sample> samples, std::span<const ExitSet> sets,
-                                 int micro_batch, const std::function<void(std::int64_t)>& on_done) {
-  const Model& model = source.model();
-  const Ranker ranker(*model.head);
-  const auto exits = static_cast<std::size_t>(model.depths.num_stages());
-  std::vector<Totals> totals(sets.size(), Totals(model.depths));
-  for (std::size_t done = 0; done < samples.size();) {
-    const auto part = samples.subspan(done, std::min(samples.size() - done, static_cast<std::size_t>(micro_batch)));
-    const HiddenRows hidden = source.all_rows(part);
-    const std::vector<bool> ends = answer_ends(part);
-    for (std::int64_t begin = 0; begin < hidden.final_RD.size(0); begin += kChunkRows) {
-      const auto chunk = [&](const at::Tensor& x) { return x.slice(0, begin, std::min(x.size(0), begin + kChunkRows)).contiguous(); };
-      const at::Tensor reference = ranker.rank(model.head->norm(chunk(hidden.final_RD)), 1);
-      for (std::size_t s = 0; s < sets.size(); ++s) {
-        std::vector<at::Tensor> ranked;
-        for (std::size_t k = 0; k + 1 < exits; ++k)  // exit k proposes at most its (k+1)-th best
-          ranked.push_back(ranker.rank(read_out(sets[s], k, chunk(hidden.h_RD[k]), *model.head), static_cast<std::int64_t>(k) + 1));
-        ranked.push_back(reference);
-        count(ranked, model.depths, ends, begin, totals[s]);
-      }
-    }
-    done += part.size();
-    if (on_done) on_done(static_cast<std::int64_t>(done));
-  }
-  std::vector<ExitScores> result;
-  for (const Totals& set : totals) result.push_back(scores(set, model.config.num_layers));
-  return result;
+std::vector<ExitScores> evaluate(const HiddenSource& source, std::span<const Sample> samples,
+                                 std::span<const ExitSet> sets, int micro_batch,
+                                 const std::function<void(std::int64_t done, std::int64_t of)>& on_pass) {
+  Ranks& ranks = source.ranks();
+  const auto size = static_cast<std::size_t>(micro_batch);
+  const std::int64_t passes = quotient_up(static_cast<std::int64_t>(samples.size()), micro_batch);
+  const IndexRange mine = share_of(passes, ranks.layout(), ranks.layout().replica());
+  const auto samples_of = [&](std::int64_t pass) {
+    const std::size_t begin = static_cast<std::size_t>(pass) * size;
+    return samples.subspan(begin, std::min(samples.size() - begin, size));
+  };
+  Evaluation evaluation(source, sets);
+  source.each(mine, samples_of, [&](std::int64_t pass, const HiddenRows& hidden) {
+    evaluation.add(samples_of(pass), hidden);
+    if (ranks.leads()) ranks.keep_alive();
+    if (on_pass) on_pass(pass + 1 - mine.begin, mine.size());
+  });
+  if (!ranks.leads())  // whose share is the largest
+    for (std::int64_t i = 0; i < share_of(passes, ranks.layout(), 0).size(); ++i) ranks.keep_alive();
+  return evaluation.total();
 }
 
 nlohmann::json to_json(const ExitScores& s) {

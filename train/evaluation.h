@@ -24,15 +24,18 @@ struct ExitScores {
   double rounds_per_token() const { return rows > 0 ? static_cast<double>(rounds) / static_cast<double>(rows) : 0; }
 };
 
-// Named sets of adapters, one per non-final depth; an empty set means exits without adapters.
+// A named set of adapters, one for each exit of this rank; no adapters means exits without.
 struct ExitSet {
   std::string name;
   std::vector<AdapterWeights> adapters;
 };
 
-// One pass of the model for all sets. `on_done` hears how many samples are finished.
-std::vector<ExitScores> evaluate(const HiddenSource& source, std::span<const Sample> samples, std::span<const ExitSet> sets,
-                                 int micro_batch, const std::function<void(std::int64_t)>& on_done = {});
+// One pass of the model for all sets. All ranks call it: replicas share the samples by micro-batches, each rank
+// reads out its own exits, the leading one has the scores, the others nothing. `on_pass` hears how many passes
+// of this replica's are done.
+std::vector<ExitScores> evaluate(
+    const HiddenSource& source, std::span<const Sample> samples, std::span<const ExitSet> sets, int micro_batch,
+    const std::function<void(std::int64_t done, std::int64_t of)>& on_pass = {});
 
 nlohmann::json to_json(const ExitScores& scores);
 ExitScores scores_of(const nlohmann::json& json);

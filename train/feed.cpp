@@ -3,26 +3,11 @@
 #include <algorithm>
 
 namespace dex {
-namespace {
 
-std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-}  // namespace
-
-IndexRange share_of(std::int64_t count, const RankLayout& layout, int replica) {
-  return {quotient_up(count * replica, layout.replicas()),
-          quotient_up(count * (replica + 1), layout.replicas())};
-}
-
-Feed::Feed(const HiddenSource& source, Ranks& ranks,
-           std::function<std::vector<Sample>(std::int64_t step)> samples_of, int batch_size, int micro_batch,
-           std::function<bool()> stop_wanted)
-    : source_(source),
-      ranks_(ranks),
-      samples_of_(std::move(samples_of)),
-      micro_batch_(micro_batch),
-      stop_wanted_(std::move(stop_wanted)) {
-  const RankLayout& layout = ranks.layout();
+Feed::Feed(const HiddenSource& source, std::function<std::vector<Sample>(std::int64_t step)> samples_of,
+           int batch_size, int micro_batch)
+    : source_(source), samples_of_(std::move(samples_of)), micro_batch_(micro_batch) {
+  const RankLayout& layout = source.ranks().layout();
   const std::int64_t passes_ahead = layout.pipeline > 1 ? layout.pipeline : 0;
   const std::int64_t least =
       std::max<std::int64_t>(1, quotient_up(batch_size, micro_batch) / layout.replicas());
@@ -32,17 +17,9 @@ Feed::Feed(const HiddenSource& source, Ranks& ranks,
 void Feed::start(std::int64_t first, std::int64_t end) {
   next_step_ = first;
   end_ = end;
-  stopped_ = false;
 }
 
-bool Feed::decide() {
-  bool go = !ranks_.leads() || !stop_wanted_();
-  if (ranks_.leads())
-    for (int rank = 1; rank < ranks_.layout().world; ++rank) ranks_.send(Kind::go, go ? "go" : "stop", rank);
-  else
-    go = ranks_.receive_text(Kind::go, 0) == "go";
-  stopped_ = !go;
-  if (!go) return false;
+void Feed::take_on() {
   Begun next;
   next.work.step = next_step_;
   next.work.samples = samples_of_(next_step_++);
@@ -52,16 +29,16 @@ bool Feed::decide() {
   }
   if (next.work.rows > 0)
     next.work.micro_batches = quotient_up(static_cast<std::int64_t>(next.work.samples.size()), micro_batch_);
-  next.work.mine = share_of(next.work.micro_batches, ranks_.layout(), ranks_.layout().replica());
+  const RankLayout& layout = source_.ranks().layout();
+  next.work.mine = share_of(next.work.micro_batches, layout, layout.replica());
   steps_.push_back(std::move(next));
-  return true;
 }
 
-const StepWork* Feed::enter() {
-  while (!stopped_ && next_step_ < end_ &&
+const StepWork& Feed::enter() {
+  while (next_step_ < end_ &&
          (steps_.empty() || next_step_ <= steps_.front().work.step + steps_ahead_))
-    if (!decide()) break;
-  return steps_.empty() ? nullptr : &steps_.front().work;
+    take_on();
+  return steps_.front().work;
 }
 
 std::span<const Sample> Feed::micro_batch_of(const StepWork& work, std::int64_t index) const {
@@ -80,10 +57,13 @@ bool Feed::begin_next() {
   return false;
 }
 
-std::optional<HiddenRows> Feed::next() {
-  if (ranks_.alone() && stop_wanted_()) return std::nullopt;
+void Feed::begin_ahead() {
   while (in_flight_.size() < source_.ahead() && begin_next()) {
   }
+}
+
+HiddenRows Feed::next() {
+  begin_ahead();
   HiddenRows oldest = source_.finish(std::move(in_flight_.front()));
   in_flight_.pop_front();
   return oldest;

@@ -9,24 +9,35 @@
 #include "train/hidden_source.h"
 
 namespace dex {
-double step_flops(const ModelConfig& c, int num_exits, std::int64_t width, std::int64_t vocab,
-                  std::span<const Sample> samples) {
+
+double layer_parameters(const ModelConfig& c) {
   const double hidden = static_cast<double>(c.hidden_size),
                query = static_cast<double>(c.num_heads) * c.head_dim,
-               key = static_cast<double>(c.num_kv_heads) * c.head_dim, layers = c.num_layers;
-  const double weights_of_layer =
-      hidden * (2 * query + 2 * key + 3 * static_cast<double>(c.intermediate_size));
+               key = static_cast<double>(c.num_kv_heads) * c.head_dim;
+  return hidden * (2 * query + 2 * key + 3 * static_cast<double>(c.intermediate_size));
+}
+
+double layers_flops(const ModelConfig& c, int layers, double length) {
+  const double pairs = length * (length + 1) / 2, query = static_cast<double>(c.num_heads) * c.head_dim;
+  return layers * (2 * length * layer_parameters(c) + 4 * pairs * query);  // scores, and values weighted by them
+}
+
+double exits_flops(const ExitSizes& exits, std::int64_t vocab, double rows) {
+  if (exits.exits == 0) return 0;
+  const double count = static_cast<double>(exits.exits), hidden = static_cast<double>(exits.hidden),
+               head = 2 * hidden * static_cast<double>(vocab),
+               adapter = 2 * 2 * hidden * static_cast<double>(exits.width);  // two linears
+  return rows * (head * (1 + 2 * count) + 3 * adapter * count);              // backward is twice forward
+}
+
+double step_flops(const ModelConfig& c, const ExitSizes& exits, std::int64_t vocab,
+                  std::span<const Sample> samples) {
   double flops = 0, rows = 0;
   for (const Sample& sample : samples) {
-    const double length = static_cast<double>(pass_tokens(sample)), pairs = length * (length + 1) / 2;
-    flops +=
-        layers * (2 * length * weights_of_layer + 4 * pairs * query);  // scores, and values weighted by them
+    flops += layers_flops(c, c.num_layers, static_cast<double>(pass_tokens(sample)));
     rows += static_cast<double>(loss_rows(sample));
   }
-  const double exits = num_exits, head = 2 * hidden * static_cast<double>(vocab),
-               adapter = 2 * hidden * static_cast<double>(width);
-  return flops + rows * (head * (1 + 2 * exits) +
-                         3 * 2 * adapter * exits);  // an adapter is two linears, backward is twice forward
+  return flops + exits_flops(exits, vocab, rows);
 }
 
 double measure_gemm_peak(Dtype dtype) {

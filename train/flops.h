@@ -6,13 +6,19 @@
 #include "common/config.h"
 #include "data/sample.h"
 #include "kernels/types.h"
+#include "train/exit_vector.h"
 
 namespace dex {
 
-// Operations of a step, a multiply and an add being two: the frozen model forward over every token, causal
-// attention over the keys it needs, teacher logits once and per exit logits and their gradient, adapters
-// forward and backward. Norms, softmax and the optimizer are left out.
-double step_flops(const ModelConfig& config, int num_exits, std::int64_t width, std::int64_t vocab,
+// Operations, a multiply and an add being two; norms, softmax and the optimizer are left out.
+double layer_parameters(const ModelConfig& config);  // of the matrices of one layer
+// Of a sequence through frozen layers, with causal attention over the keys it needs.
+double layers_flops(const ModelConfig& config, int layers, double length);
+// Of rows at exits of one rank: teacher logits once, per exit logits and their gradient, adapters forward and
+// backward.
+double exits_flops(const ExitSizes& exits, std::int64_t vocab, double rows);
+// Of a step, as if one rank had all `exits`.
+double step_flops(const ModelConfig& config, const ExitSizes& exits, std::int64_t vocab,
                   std::span<const Sample> samples);
 
 // The best of several matrix products of 1024 x 1024 by libtorch with its threads as they are set, operations

@@ -1,5 +1,7 @@
 #include "train/hidden_source.h"
 
+#include <deque>
+
 namespace dex {
 namespace {
 
@@ -65,19 +67,16 @@ std::size_t HiddenSource::ahead() const {
   return static_cast<std::size_t>(layout.pipeline - layout.position() + (layout.pipeline > 1));
 }
 
-HiddenRows HiddenSource::all_rows(std::span<const Sample> samples) const {
-  HiddenRows mine = rows(samples);
-  if (!ranks_.leads()) {
-    for (const at::Tensor& rows : mine.h_RD) ranks_.send(Kind::exit_rows, rows, 0);
-    return mine;
+void HiddenSource::each(IndexRange passes,
+                        const std::function<std::span<const Sample>(std::int64_t pass)>& samples_of,
+                        const std::function<void(std::int64_t pass, const HiddenRows& rows)>& use) const {
+  std::deque<HiddenRows> begun;
+  for (std::int64_t next = passes.begin, done = passes.begin; done < passes.end; ++done) {
+    while (next < passes.end && begun.size() < ahead()) begun.push_back(begin(samples_of(next++)));
+    const HiddenRows oldest = finish(std::move(begun.front()));
+    begun.pop_front();
+    use(done, oldest);
   }
-  while (static_cast<int>(mine.h_RD.size()) < model_.depths.num_stages() - 1) {
-    const auto stage = static_cast<int>(mine.h_RD.size());
-    int owner = 0;
-    while (ranks_.layout().stages(owner).end <= stage) ++owner;
-    mine.h_RD.push_back(ranks_.receive(Kind::exit_rows, owner, mine.final_RD.sizes()));
-  }
-  return mine;
 }
 
 std::int64_t loss_rows(const Sample& sample) {

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -34,10 +35,12 @@ class HiddenSource {
   // How many passes should be begun before the first is finished, so that no rank waits for another.
   std::size_t ahead() const;
 
-  // rows() with all depths of the model on the leading rank; the others of its replica call it, too.
-  HiddenRows all_rows(std::span<const Sample> samples) const;
+  // rows() of the passes of a range, in order and so far ahead.
+  void each(IndexRange passes, const std::function<std::span<const Sample>(std::int64_t pass)>& samples_of,
+            const std::function<void(std::int64_t pass, const HiddenRows& rows)>& use) const;
 
   const Model& model() const { return model_; }
+  Ranks& ranks() const { return ranks_; }
 
  private:
   const Model& model_;

@@ -1,5 +1,6 @@
 #include "train/machine_speeds.h"
 
+#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,6 +10,26 @@
 #include "train/flops.h"
 
 namespace dex {
+namespace {
+
+// For other ranks: plain, then seconds and rows of each stage.
+at::Tensor numbers_of(const RoundTimes& times) {
+  std::vector<double> numbers{times.plain};
+  for (std::size_t k = 0; k < times.stages.size(); ++k)
+    numbers.insert(numbers.end(), {times.stages[k], static_cast<double>(times.rows[k])});
+  return at::tensor(numbers, at::kDouble);
+}
+
+void append(const at::Tensor& numbers, RoundTimes& times) {
+  const double* number = numbers.data_ptr<double>();
+  times.plain += *number++;
+  for (; number < numbers.data_ptr<double>() + numbers.numel(); number += 2) {
+    times.stages.push_back(number[0]);
+    times.rows.push_back(static_cast<int>(number[1]));
+  }
+}
+
+}  // namespace
 
 std::string MachineSpeeds::text(const std::string& dtype) const {
   std::string text = fmt::format(
@@ -24,10 +45,26 @@ std::string MachineSpeeds::text(const std::string& dtype) const {
                     fmt::join(stages, ", "), 1e3 * rounds.plain, dtype, rounds.threads, rounds.context);
 }
 
-MachineSpeeds measure_machine(const std::filesystem::path& model, const DepthSet& depths, Dtype dtype,
-                              std::int64_t width, bool decoding) {
-  MachineSpeeds speeds{.gemm_peak = measure_gemm_peak(dtype)};
-  if (decoding) speeds.rounds = measure_round_times(model, depths, dtype, width, at::get_num_threads());
+MachineSpeeds measure_machine(Ranks& ranks, const std::filesystem::path& model, const DepthSet& depths,
+                              Dtype dtype, std::int64_t width, bool decoding) {
+  MachineSpeeds speeds;
+  if (ranks.leads()) speeds.gemm_peak = measure_gemm_peak(dtype);
+  const RankLayout& layout = ranks.layout();
+  if (!decoding || layout.replica() > 0) return speeds;
+  if (!ranks.first()) ranks.receive_text(Kind::times, layout.rank - 1);  // its turn
+  const RoundTimes own =
+      measure_round_times(model, depths, layout.stages(), dtype, width, at::get_num_threads());
+  if (!ranks.last()) ranks.send(Kind::times, std::string(), layout.rank + 1);
+  if (!ranks.leads()) {
+    ranks.send(Kind::times, numbers_of(own), 0);
+    return speeds;
+  }
+  speeds.rounds = own;
+  for (int position = 1; position < layout.pipeline; ++position) {
+    const StageShare share = layout.stages(position);
+    append(ranks.receive(Kind::times, position, {1 + 2 * (share.end - share.begin)}, at::kDouble),
+           speeds.rounds);
+  }
   return speeds;
 }
 

@@ -12,6 +12,7 @@
 #include "common/round_times.h"
 #include "kernels/types.h"
 #include "train/evaluation.h"
+#include "train/ranks.h"
 
 namespace dex {
 
@@ -22,9 +23,11 @@ struct MachineSpeeds {
   std::string text(const std::string& dtype) const;  // one line per measurement
 };
 
-// With libtorch's threads as they are set; about two seconds for a small model. `decoding`: time rounds, too.
-MachineSpeeds measure_machine(const std::filesystem::path& model, const DepthSet& depths, Dtype dtype,
-                              std::int64_t width, bool decoding);
+// On the leading rank, others have nothing; all call it. With libtorch's threads as they are set; about two
+// seconds for a small model. `decoding`: time rounds, too. The ranks of the first replica time their own stages,
+// one rank after the other, so that those of one machine do not disturb each other.
+MachineSpeeds measure_machine(Ranks& ranks, const std::filesystem::path& model, const DepthSet& depths,
+                              Dtype dtype, std::int64_t width, bool decoding);
 
 // Tokens per second that named scores foretell for `dex decode --expand full`; empty when no rounds were
 // timed.

@@ -9,16 +9,18 @@ namespace dex {
 namespace {
 
 // A line too torn to be JSON belongs to no step.
-bool belongs(const std::string& line, std::int64_t step) {
+bool belongs(const std::string& line, std::int64_t step, bool evaluates_again) {
   const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  return json.is_object() && json.contains("step") && json["step"].is_number_integer() && json["step"].get<std::int64_t>() <= step;
+  if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) return false;
+  const auto its = json["step"].get<std::int64_t>();
+  return its < step || (its == step && !(evaluates_again && json.contains("evaluation")));
 }
 
-std::string kept_lines(const std::filesystem::path& path, std::int64_t step) {
+std::string kept_lines(const std::filesystem::path& path, std::int64_t step, bool evaluates_again) {
   std::istringstream lines(read_file(path));
   std::string kept;
   for (std::string line; std::getline(lines, line);)
-    if (belongs(line, step)) kept += line + "\n";
+    if (belongs(line, step, evaluates_again)) kept += line + "\n";
   return kept;
 }
 
@@ -37,10 +39,10 @@ Scalars scalars_of(const nlohmann::json& line) {
   return scalars;
 }
 
-MetricsLog::MetricsLog(const std::filesystem::path& path, std::int64_t step)
+MetricsLog::MetricsLog(const std::filesystem::path& path, std::int64_t step, bool evaluates_again)
     : path_(path), events_(path.parent_path() / "tensorboard", step) {
   remove_temporaries(path);
-  write_file(path, std::filesystem::exists(path) ? kept_lines(path, step) : "");
+  write_file(path, std::filesystem::exists(path) ? kept_lines(path, step, evaluates_again) : "");
 }
 
 void MetricsLog::write(const nlohmann::json& line) {

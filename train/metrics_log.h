@@ -11,9 +11,10 @@ namespace dex {
 
 class MetricsLog {
  public:
-  // Goes on after `step`, -1 where a run starts anew: lines of later steps, which an interrupted run wrote but did
-  // not save, are dropped, and so is a torn last line. Event files lie in `tensorboard` beside `path`.
-  MetricsLog(const std::filesystem::path& path, std::int64_t step);
+  // Goes on after `step`, -1 where a run starts anew: lines of later steps, which an interrupted run wrote but
+  // did not save, are dropped, and so is a torn last line, and the evaluation after `step` where it is made
+  // again. Event files lie in `tensorboard` beside `path`.
+  MetricsLog(const std::filesystem::path& path, std::int64_t step, bool evaluates_again = false);
   void write(const nlohmann::json& line);  // Error(io) when it does not reach the file
 
  private:

@@ -10,36 +10,17 @@
 #include "common/dtype.h"
 #include "train/distill_loss.h"
 #include "train/exit_vector.h"
+#include "train/flops.h"
 
 namespace dex {
 namespace {
 
 constexpr double kLogitsChunks = 2.0 * DistillLoss::kChunkBytes;  // of teacher and student
 
-double layer_parameters(const ModelConfig& c) {
-  const double h = static_cast<double>(c.hidden_size), q = static_cast<double>(c.num_heads) * c.head_dim,
-               kv = static_cast<double>(c.num_kv_heads) * c.head_dim;
-  return h * (q + 2 * kv) + q * h + 3 * h * static_cast<double>(c.intermediate_size);
-}
-
 // Of one step on one replica.
 struct Work {
   double tokens, rows, passes;
 };
-
-double flops_of(const ModelConfig& c, const PositionPlan& p, const ExitSizes& adapter, const Work& work,
-                double length) {
-  const double attention =
-      2 * static_cast<double>(c.num_heads) * c.head_dim * length;  // half the pairs, scores and values
-  const double head = 2 * static_cast<double>(c.hidden_size) * static_cast<double>(c.vocab_size);
-  const double exits = static_cast<double>(p.depths.size()),
-               matrix = static_cast<double>(adapter.hidden) * static_cast<double>(adapter.width);
-  double flops = work.tokens * p.layers.size() * (2 * layer_parameters(c) + attention);
-  if (exits > 0)
-    flops +=
-        work.rows * (head + exits * (2 * head + 12 * matrix));  // the student's head twice: there and back
-  return flops;
-}
 
 double working_bytes_of(const ModelConfig& c, const PositionPlan& p, const ExitSizes& adapter,
                         const Work& work, double ahead, double type) {
@@ -63,7 +44,7 @@ std::string bytes_text(double bytes) {
 
 TrainPlan plan_training(const ModelConfig& c, const DepthSet& depths, const TrainOptions& o,
                         const RankLayout& layout, const SampleShape& sample, double flops_per_second) {
-  const ExitSizes adapter{1, c.hidden_size, o.width > 0 ? o.width : 2 * c.hidden_size};
+  const ExitSizes adapter{1, c.hidden_size, o.width_for(c.hidden_size)};
   const double type = size_of(parse_dtype(o.dtype)), replicas = layout.replicas(),
                h = static_cast<double>(c.hidden_size);
   const double vocab_bytes = static_cast<double>(c.vocab_size) * h * type;
@@ -86,7 +67,9 @@ TrainPlan plan_training(const ModelConfig& c, const DepthSet& depths, const Trai
     p.trained_bytes = static_cast<double>(p.trainable) * 4 * (3 + gradients);
     p.working_bytes =
         working_bytes_of(c, p, adapter, work, layout.pipeline - position + (layout.pipeline > 1), type);
-    p.flops = flops_of(c, p, adapter, work, sample.tokens);
+    const ExitSizes exits{static_cast<std::int64_t>(p.depths.size()), adapter.hidden, adapter.width};
+    p.flops = o.batch_size / replicas * layers_flops(c, p.layers.size(), sample.tokens) +
+              exits_flops(exits, c.vocab_size, work.rows);
     p.sent_bytes = (last ? (layout.pipeline - 1) * work.rows : work.tokens) * h * 4 +
                    2 * (replicas - 1) / replicas * static_cast<double>(p.trainable) * 4;
     plan.trainable += p.trainable;

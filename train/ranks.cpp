@@ -14,18 +14,22 @@ const char* name_of(Kind kind) {
       return "hidden rows";
     case Kind::final_rows:
       return "final hidden rows";
-    case Kind::exit_rows:
-      return "hidden rows of an exit";
-    case Kind::go:
-      return "leave for the next step";
     case Kind::sum:
       return "sum of gradients";
     case Kind::report:
       return "report of a step";
+    case Kind::verdict:
+      return "verdict on a step";
+    case Kind::answers:
+      return "answers of exits";
+    case Kind::counts:
+      return "counts of an evaluation";
     case Kind::state:
       return "weights and moments";
     case Kind::agree:
       return "agreement on the run";
+    case Kind::times:
+      return "times of decoding rounds";
     case Kind::alive:
       return "work of rank 0";
   }
@@ -60,6 +64,11 @@ std::vector<int> fold(const DepthSet& depths, int positions) {
 }
 
 }  // namespace
+
+IndexRange share_of(std::int64_t count, const RankLayout& layout, int replica) {
+  return {quotient_up(count * replica, layout.replicas()),
+          quotient_up(count * (replica + 1), layout.replicas())};
+}
 
 RankLayout rank_layout(const DepthSet& depths, int world, int rank, int pipeline) {
   const int stages = depths.num_stages();

@@ -39,6 +39,16 @@ struct RankLayout {
   StageShare stages() const { return stages(position()); }
 };
 
+struct IndexRange {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t size() const { return end - begin; }
+};
+
+// The share of `count` things that a replica has: neighbours, the earlier replicas as many as any.
+IndexRange share_of(std::int64_t count, const RankLayout& layout, int replica);
+
+inline std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
 // K stages fold in order onto `pipeline` positions so that the most layers on one are as few as can be. 0:
 // the largest divisor of the world size that is at most K. Error(usage) when it does not divide the world or
 // exceeds K.
@@ -46,7 +56,19 @@ RankLayout rank_layout(const DepthSet& depths, int world, int rank, int pipeline
 
 // What a message is about. Messages of one kind between two ranks arrive in order; kinds do not wait for each
 // other.
-enum class Kind : std::uint8_t { rows, final_rows, exit_rows, go, sum, report, state, agree, alive };
+enum class Kind : std::uint8_t {
+  rows,
+  final_rows,
+  sum,
+  report,
+  verdict,
+  answers,
+  counts,
+  state,
+  agree,
+  times,
+  alive
+};
 
 class Ranks {
  public:

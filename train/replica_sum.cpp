@@ -1,7 +1,5 @@
 #include "train/replica_sum.h"
 
-#include "train/feed.h"
-
 namespace dex {
 
 at::Tensor replica_sum(Ranks& ranks, OrderedSum mine, std::int64_t count, std::int64_t size,

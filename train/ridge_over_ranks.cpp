@@ -1,8 +1,7 @@
 #include "train/ridge_over_ranks.h"
 
-#include <deque>
+#include <span>
 
-#include "train/feed.h"
 #include "train/replica_sum.h"
 #include "train/ridge_start.h"
 
@@ -36,27 +35,25 @@ void share_row_sizes(Ranks& ranks, const std::vector<std::vector<Sample>>& passe
 }  // namespace
 
 std::vector<AdapterWeights> ridge_over_ranks(
-    Ranks& ranks, const HiddenSource& source, const std::vector<std::vector<Sample>>& passes,
+    const HiddenSource& source, const std::vector<std::vector<Sample>>& passes,
     const std::function<void(std::int64_t done, std::int64_t of)>& on_pass) {
+  Ranks& ranks = source.ranks();
   const int exits = source.model().exits();
   const auto count = static_cast<std::int64_t>(passes.size());
   const IndexRange mine = share_of(count, ranks.layout(), ranks.layout().replica());
   RidgeStart ridge(source.model().config, exits);
   OrderedSum sums;
-  std::deque<HiddenRows> begun;
-  for (std::int64_t next = mine.begin, done = mine.begin; done < mine.end; ++done) {
-    on_pass(done - mine.begin, mine.size());
-    while (next < mine.end && begun.size() < source.ahead())
-      begun.push_back(source.begin(passes[static_cast<std::size_t>(next++)]));
-    const HiddenRows hidden = source.finish(std::move(begun.front()));
-    begun.pop_front();
-    if (exits == 0) continue;
-    RidgeStart pass(source.model().config, exits);
-    pass.add(hidden.h_RD, hidden.final_RD);
-    sums.add(done, pass.sums().flatten());
-    for (std::size_t k = 0; k < ridge.rms().size(); ++k)
-      ridge.rms()[k].insert(ridge.rms()[k].end(), pass.rms()[k].begin(), pass.rms()[k].end());
-  }
+  const auto samples_of = [&](std::int64_t pass) { return std::span(passes[static_cast<std::size_t>(pass)]); };
+  source.each(mine, samples_of, [&](std::int64_t number, const HiddenRows& hidden) {
+    if (exits > 0) {
+      RidgeStart pass(source.model().config, exits);
+      pass.add(hidden.h_RD, hidden.final_RD);
+      sums.add(number, pass.sums().flatten());
+      for (std::size_t k = 0; k < ridge.rms().size(); ++k)
+        ridge.rms()[k].insert(ridge.rms()[k].end(), pass.rms()[k].begin(), pass.rms()[k].end());
+    }
+    on_pass(number + 1 - mine.begin, mine.size());
+  });
   if (exits == 0) return {};
   if (count > 0) {
     ridge.sums().view(-1).copy_(

@@ -4,8 +4,6 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "train/feed.h"
-
 namespace dex {
 namespace {
 
@@ -15,18 +13,43 @@ nlohmann::json by_depth(const std::vector<int>& depths, const std::vector<double
   return object;
 }
 
-// Adds the part of one rank, whose exits are those from `first` on; the squared norm of its gradients.
-double add_part(StepReport& r, const double* value, std::size_t first, std::size_t exits,
-                std::int64_t passes) {
+constexpr double kLargestNorm = 1e18;  // of a gradient; a larger one would overflow the second moments
+
+// Adds the part of one rank, whose exits are those from `first` on. All replicas have the same gradients.
+void add_part(StepReport& r, const double* value, std::size_t first, std::size_t exits, std::int64_t passes,
+              std::vector<double>& squares) {
   r.stop = *value++ != 0 || r.stop;
-  const double squares = std::accumulate(value, value + exits, 0.0);
-  value += exits;
+  for (std::size_t k = first; k < first + exits; ++k) squares[k] = *value++;
   for (std::int64_t pass = 0; pass < passes; ++pass)
     for (std::size_t k = first; k < first + exits; ++k) {
       r.loss[k] += *value++ / static_cast<double>(r.rows);
       r.agreement[k] += *value++ / static_cast<double>(r.rows);
     }
-  return squares;
+}
+
+// Takes what the others sent of this step.
+void complete(StepReport& r, Ranks& ranks) {
+  const RankLayout& layout = ranks.layout();
+  const auto depths = static_cast<std::size_t>(layout.first_exit(layout.pipeline));
+  r.loss.assign(depths, 0);
+  r.agreement.assign(depths, 0);
+  std::vector<double> squares(depths);
+  for (int position = 0; position < layout.pipeline; ++position) {
+    const int exits = layout.exits(position);
+    for (int replica = 0; replica < layout.replicas(); ++replica) {
+      const int rank = layout.rank_at(replica, position);
+      const std::int64_t passes = share_of(r.micro_batches, layout, replica).size();
+      at::Tensor theirs;
+      if (rank != layout.rank)
+        theirs = ranks.receive(Kind::report, rank, {1 + exits * (1 + 2 * passes)}, at::kDouble);
+      const double* values = rank == layout.rank ? r.own.data() : theirs.data_ptr<double>();
+      add_part(r, values, static_cast<std::size_t>(layout.first_exit(position)),
+               static_cast<std::size_t>(exits), passes, squares);
+    }
+  }
+  r.gradient_norm = std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0));
+  r.mean_loss = std::accumulate(r.loss.begin(), r.loss.end(), 0.0) / static_cast<double>(depths);
+  r.skipped = !std::isfinite(r.mean_loss) || !(r.gradient_norm <= kLargestNorm);
 }
 
 }  // namespace
@@ -38,32 +61,24 @@ void add_own(StepReport& report, const DistillResult& micro_batch) {
   }
 }
 
-void send_own(Ranks& ranks, const StepReport& report) {
-  ranks.send(Kind::report, at::tensor(report.own, at::kDouble), 0);
+void send_own(const StepReport& report, Ranks& ranks) {
+  if (!ranks.leads()) ranks.send(Kind::report, at::tensor(report.own, at::kDouble), 0);
 }
 
-void complete(StepReport& r, Ranks& ranks) {
-  const RankLayout& layout = ranks.layout();
-  const auto depths = static_cast<std::size_t>(layout.first_exit(layout.pipeline));
-  r.loss.assign(depths, 0);
-  r.agreement.assign(depths, 0);
-  double squares = 0;
-  for (int position = 0; position < layout.pipeline; ++position) {
-    const int exits = layout.exits(position);
-    for (int replica = 0; replica < layout.replicas(); ++replica) {
-      const int rank = layout.rank_at(replica, position);
-      const std::int64_t passes = share_of(r.micro_batches, layout, replica).size();
-      at::Tensor theirs;
-      if (rank != layout.rank)
-        theirs = ranks.receive(Kind::report, rank, {1 + exits * (1 + 2 * passes)}, at::kDouble);
-      const double* values = rank == layout.rank ? r.own.data() : theirs.data_ptr<double>();
-      const double part = add_part(r, values, static_cast<std::size_t>(layout.first_exit(position)),
-                                   static_cast<std::size_t>(exits), passes);
-      if (replica == 0) squares += part;  // replicas have the same gradients
-    }
+void settle(StepReport& r, Ranks& ranks) {
+  if (ranks.leads()) {
+    complete(r, ranks);
+    const std::vector<double> verdict{r.mean_loss, r.gradient_norm, double(r.skipped), double(r.stop)};
+    for (int rank = 1; rank < ranks.layout().world; ++rank)
+      ranks.send(Kind::verdict, at::tensor(verdict, at::kDouble), rank);
+    return;
   }
-  r.gradient_norm = std::sqrt(squares);
-  r.mean_loss = std::accumulate(r.loss.begin(), r.loss.end(), 0.0) / static_cast<double>(depths);
+  const at::Tensor verdict = ranks.receive(Kind::verdict, 0, {4}, at::kDouble);
+  const double* value = verdict.data_ptr<double>();
+  r.mean_loss = value[0];
+  r.gradient_norm = value[1];
+  r.skipped = value[2] != 0;
+  r.stop = value[3] != 0;
 }
 
 nlohmann::json to_json(const StepReport& r, const std::vector<int>& depths) {

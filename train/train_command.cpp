@@ -88,12 +88,10 @@ TrainOutcome train(const TrainOptions& options, const RankEnvironment& place, C1
   const ModelConfig config = read_model_config(options.model);
   const DepthSet depths = DepthSet::parse(options.depths, config.num_layers);
   Ranks ranks(rank_layout(depths, place.world, place.rank, options.stages), wire);
-  MachineSpeeds speeds;  // what the leading rank reports
-  if (ranks.leads()) {
-    const std::int64_t width = options.width > 0 ? options.width : 2 * config.hidden_size;
-    speeds = measure_machine(options.model, depths, parse_dtype(options.dtype), width, options.eval_samples > 0);
-    spdlog::info("{}", speeds.text(options.dtype));
-  }
+  const MachineSpeeds speeds =
+      measure_machine(ranks, options.model, depths, parse_dtype(options.dtype),
+                      options.width_for(config.hidden_size), options.eval_samples > 0);
+  if (ranks.leads()) spdlog::info("{}", speeds.text(options.dtype));
   const Model model = Model::load(options.model, depths, parse_dtype(options.dtype), WeightLayout::rows,
                                   ranks.layout().stages());
   const TrainingData data = open_data(options, model);

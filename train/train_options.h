@@ -29,6 +29,8 @@ struct TrainOptions {
   bool dry_run = false;
   int world_size = 0;  // of the plan of a dry run; 0: as many as there are
   double teraflops = 0;  // of a rank, for the plan; 0: measured
+
+  std::int64_t width_for(std::int64_t hidden) const { return width > 0 ? width : 2 * hidden; }
 };
 
 // Error(usage) naming the option, the value and what is wanted.

@@ -9,6 +9,7 @@
 #include "checkpoints/checkpoint.h"
 #include "common/file.h"
 #include "tests/support/metrics.h"
+#include "tests/support/port.h"
 #include "tests/support/byte_tokenizer.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_dir.h"
@@ -18,7 +19,8 @@ namespace dex::test {
 
 class TrainingJob {
  public:
-  TrainingJob() {
+  // Runs of `ranks` processes, whose result must be that of one.
+  explicit TrainingJob(int ranks = 1) : ranks_(ranks) {
     TinyModel{.hidden = 16, .heads = 2, .kv_heads = 1, .intermediate = 24, .vocab = kByteVocabulary}.write(dir / "model");
     write_byte_tokenizer(dir / "model");
     nlohmann::json chats = nlohmann::json::array();
@@ -28,10 +30,11 @@ class TrainingJob {
                                           {{"from", "gpt"}, {"value", std::string(static_cast<std::size_t>(3 + i), 'a') + std::to_string(i)}}}}});
     dir.write("chats.json", chats.dump());
     REQUIRE(Process(prepare(), dir / "log").wait() == 0);
-    const auto start = std::chrono::steady_clock::now();
-    REQUIRE(Process(train(whole()).at(0), dir / "log").wait() == 0);
-    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    REQUIRE(Process(command(whole()), dir / "log").wait() == 0);
     result = result_of(whole());
+    const auto start = std::chrono::steady_clock::now();
+    finish(dir / "timed");
+    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
   Command prepare() const {
@@ -40,9 +43,16 @@ class TrainingJob {
   }
   // The commands of one run, a rank each. Always with --resume: the first start has nothing to go on from.
   std::vector<Command> train(const std::filesystem::path& out) const {
-    return {{program(), "train", "--model", dir / "model", "--data", dir / "data", "--depths", "1,3", "--out", out, "--steps", "12",
-             "--batch-size", "4", "--micro-batch", "2", "--lr", "1e-2", "--dtype", "f32", "--threads", "1", "--save-every", "1",
-             "--keep", "2", "--eval-samples", "3", "--resume"}};
+    if (ranks_ == 1) return {command(out)};
+    std::vector<Command> all;
+    const std::string port = std::to_string(Port().number()), world = std::to_string(ranks_);
+    for (int rank = 0; rank < ranks_; ++rank) {
+      Command line{"RANK=" + std::to_string(rank), "WORLD_SIZE=" + world, "LOCAL_RANK=" + std::to_string(rank),
+                   "LOCAL_WORLD_SIZE=" + world, "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + port};
+      for (const std::string& word : command(out)) line.push_back(word);
+      all.push_back(std::move(line));
+    }
+    return all;
   }
   std::filesystem::path whole() const { return dir / "whole"; }
 
@@ -77,11 +87,23 @@ class TrainingJob {
     check_result(out);
   }
 
+  static constexpr double kJoinSeconds = 10;  // --init-timeout
+
   static std::string program() { return std::string(DEX_BINARY_DIR) + "/dex"; }
 
   TempDir dir{memory_directory()};
   std::map<std::string, std::string> result;
-  double seconds = 0;  // of the unbroken run
+  double seconds = 0;  // of an unbroken run
+
+ private:
+  Command command(const std::filesystem::path& out) const {
+    return {program(), "train", "--model", dir / "model", "--data", dir / "data", "--depths", "1,3", "--out", out,
+            "--steps", "12", "--batch-size", "4", "--micro-batch", "2", "--lr", "1e-2", "--dtype", "f32",
+            "--threads", "1", "--save-every", "1", "--keep", "2", "--eval-samples", "3", "--resume",
+            "--init-timeout", std::to_string(kJoinSeconds)};
+  }
+
+  int ranks_;
 };
 
 }  // namespace dex::test

@@ -24,6 +24,7 @@ struct ThreadRanks {
   TrainOptions options;  // depths, dtype, out, ...
   int world = 1, stages = 0;
   std::function<void(int rank, TrainOptions&)> change = [](int, TrainOptions&) {};
+  std::function<void(int rank, const Model&)> alter = [](int, const Model&) {};  // weights, before it trains
   std::function<bool(int rank)> stop = [](int) { return false; };
 
   std::vector<RankResult> run() const {
@@ -53,6 +54,7 @@ struct ThreadRanks {
     const DepthSet depths = DepthSet::parse(mine.depths, read_model_config(model).num_layers);
     Ranks ranks(rank_layout(depths, world, rank, stages), world > 1 ? &wire : nullptr);
     const Model part = Model::load(model, depths, Dtype::f32, WeightLayout::rows, ranks.layout().stages());
+    alter(rank, part);
     const TrainingData data{.size = samples.size(),
                             .sample = [this](std::uint64_t i) { return samples.at(i); },
                             .held_out = held_out,

@@ -1,11 +1,15 @@
 #include "train/flops.h"
 
+#include <ATen/Parallel.h>
+
 #include <catch2/catch.hpp>
+#include <thread>
 
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
 #include "train/live_line.h"
 #include "train/machine_speeds.h"
+#include "train/ranks.h"
 
 using namespace dex;
 
@@ -39,9 +43,9 @@ TEST_CASE("a step's operations are those of its matrix products, counted one by 
     for (int pass = 0; pass < 3; ++pass)
       product(2, kHidden, 64), product(2, 64, kHidden);  // forward, inputs, weights
   }
-  CHECK(step_flops(tiny_config(dir), 2, 64, kVocab, {&sample, 1}) == Approx(wanted));
+  CHECK(step_flops(tiny_config(dir), {2, kHidden, 64}, kVocab, {&sample, 1}) == Approx(wanted));
   const Sample untaught{.tokens = {1, 2, 3}, .supervised = {1, 0, 0}};
-  CHECK(step_flops(tiny_config(dir), 2, 64, kVocab, {&untaught, 1}) == 0);
+  CHECK(step_flops(tiny_config(dir), {2, kHidden, 64}, kVocab, {&untaught, 1}) == 0);
 }
 
 TEST_CASE("the live line shows each depth, and speeds as means over the steps it saw") {
@@ -71,10 +75,34 @@ TEST_CASE("speeds follow from the time of a round and the rounds of a token") {
 TEST_CASE("a machine is measured for every explorer, and only as far as it is asked") {
   const test::TempDir dir;
   const auto path = test::TinyModel{}.write(dir / "m");
-  const MachineSpeeds speeds = measure_machine(path, DepthSet({1, 2, 3}, 4), Dtype::f32, 64, true);
+  const DepthSet depths({1, 2, 3}, 4);
+  Ranks alone(rank_layout(depths, 1, 0));
+  const MachineSpeeds speeds = measure_machine(alone, path, depths, Dtype::f32, 64, true);
   CHECK(speeds.gemm_peak > 1e8);  // any machine of this century
   CHECK(speeds.rounds.rows == std::vector<int>{4, 2, 1, 1});
   for (double seconds : speeds.rounds.stages) CHECK((seconds > 0 && seconds < 10));
   CHECK(speeds.rounds.sum() >= speeds.rounds.slowest());
   CHECK(speeds.text("f32").find("GFLOP/s") != std::string::npos);
+}
+
+TEST_CASE("ranks time the stages they have, and the leading one has the times of all") {
+  const test::TempDir dir;
+  const auto path = test::TinyModel{}.write(dir / "m");
+  const DepthSet depths({1, 2, 3}, 4);
+  const auto wires = local_transports(6);
+  std::vector<MachineSpeeds> speeds(6);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 6; ++rank)
+    threads.emplace_back([&, rank] {
+      Ranks ranks(rank_layout(depths, 6, rank, 3), wires[static_cast<std::size_t>(rank)].get());
+      at::set_num_threads(1);
+      speeds[static_cast<std::size_t>(rank)] = measure_machine(ranks, path, depths, Dtype::f32, 64, true);
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(speeds[0].rounds.rows == std::vector<int>{4, 2, 1, 1});
+  CHECK(speeds[0].gemm_peak > 1e8);
+  for (double seconds : speeds[0].rounds.stages) CHECK((seconds > 0 && seconds < 10));
+  CHECK(speeds[0].rounds.stages.size() == 4);
+  CHECK(speeds[0].rounds.plain > 0);
+  for (std::size_t rank = 1; rank < 6; ++rank) CHECK_FALSE(speeds[rank].rounds.known());
 }

@@ -15,6 +15,17 @@ TEST_CASE("a log that goes on drops the lines of later steps and a torn end") {
   CHECK(read_file(path) == "{\"step\":1,\"loss\":3}\n{\"step\":2,\"loss\":2}\n{\"loss\":0.5,\"step\":3}\n");
 }
 
+TEST_CASE("a log that goes on drops the evaluation that is made again, and no other line of its step") {
+  const test::TempDir dir;
+  const std::string first = "{\"evaluation\":{},\"step\":0}\n{\"loss\":3,\"step\":2}\n",
+                    second = "{\"evaluation\":{},\"step\":2}\n";
+  const auto path = dir.write("m.jsonl", first + second);
+  { const MetricsLog log(path, 2); }
+  CHECK(read_file(path) == first + second);
+  { const MetricsLog log(path, 2, /*evaluates_again=*/true); }
+  CHECK(read_file(path) == first);
+}
+
 TEST_CASE("a log that starts anew is empty") {
   const test::TempDir dir;
   const auto path = dir.write("m.jsonl", "{\"step\":0}\n");

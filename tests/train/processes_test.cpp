@@ -1,6 +1,5 @@
 // dex train as several processes: the bits of one, and what happens when a process is lost, stopped or
 // missing.
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 
 #include "common/file.h"
 #include "data/shard_writer.h"
+#include "tests/support/port.h"
 #include "tests/support/processes.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
@@ -29,30 +29,6 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// A socket on a port of this machine that nobody else has; listening when `taken`.
-class Port {
- public:
-  explicit Port(bool taken = false) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_ANY);
-    socklen_t size = sizeof address;
-    const int one = 1;
-    setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    REQUIRE(bind(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
-    REQUIRE(getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size) == 0);
-    number_ = ntohs(address.sin_port);
-    if (taken)
-      REQUIRE(listen(socket_, 8) == 0);
-    else
-      close(socket_);
-  }
-  int number() const { return number_; }
-
- private:
-  int socket_, number_ = 0;
-};
-
 struct Training {
   test::TempDir dir;
   std::map<std::string, std::string> options{
@@ -60,7 +36,7 @@ struct Training {
       {"--dtype", "f32"},       {"--threads", "1"},    {"--eval-samples", "3"}, {"--init-timeout", "60"},
       {"--step-timeout", "60"}, {"--save-every", "0"}, {"--model", dir / "m"},  {"--data", dir / "data"}};
   std::map<int, std::map<std::string, std::string>> of_rank;  // in place of the options above
-  int port = Port().number();
+  int port = test::Port().number();
   std::string host = "127.0.0.1";
 
   Training() {
@@ -198,7 +174,7 @@ TEST_CASE("when rank 0 never comes, the others end with 75 within the deadline")
 
 TEST_CASE("a port in use ends rank 0 with 75 at once") {
   Training run;
-  const Port taken(true);
+  const test::Port taken(true);
   run.port = taken.number();
   const auto start = Clock::now();
   auto first = run.start("out", 0, 2);

@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 #include <fstream>
+#include <limits>
 #include <sstream>
 
 #include "common/file.h"
@@ -221,6 +222,93 @@ TEST_CASE("any number of ranks and stages leaves the files of one rank, byte for
   }
 }
 
+TEST_CASE("four stages and held-out text that does not divide evenly leave the files of one rank, too") {
+  Training run;
+  run.options.depths = "1,2,3";
+  run.options.micro_batch = 2;
+  run.options.eval_every = 3;
+  run.finish("one", 1, 1);
+  CHECK(run.metrics("one").find("\"evaluation\":{\"trained\"") != std::string::npos);
+  struct Layout {
+    int world, stages;
+  };
+  for (const Layout layout : {Layout{2, 2}, {3, 3}, {4, 4}, {8, 4}, {3, 1}, {4, 1}}) {
+    INFO(layout.world << " ranks, " << layout.stages << " stages");
+    const std::string out = "out" + std::to_string(layout.world) + std::to_string(layout.stages);
+    run.finish(out, layout.world, layout.stages);
+    CHECK(run.adapter(out) == run.adapter("one"));
+    CHECK(run.metrics(out) == run.metrics("one"));
+    CHECK(run.file(out + "/best/best.json") == run.file("one/best/best.json"));
+  }
+}
+
+TEST_CASE("a step that is no number for one micro-batch is skipped by all ranks, with the files of one rank") {
+  Training run;
+  run.model = test::TinyModel{.tied = false}.write(run.dir / "untied");
+  for (auto* samples : {&run.samples, &run.held_out})
+    for (Sample& sample : *samples)
+      for (Token& token : sample.tokens) token = std::min<Token>(token, 95);
+  Sample& poisoned = run.samples[batch_indices(0, 0, 2, 4, run.samples.size())[1]];  // of the third step
+  poisoned.tokens[0] = 96;
+  poisoned.supervised.back() = 1;
+  run.alter = [](int, const Model& model) {
+    if (model.embedding) model.embedding->matrix().plain()[96].fill_(std::numeric_limits<float>::infinity());
+  };
+  run.options.on_nan = "skip";
+  run.options.nan_limit = 2;
+  run.options.steps = 6;
+  run.finish("one", 1, 1);
+  const auto state = nlohmann::json::parse(run.file("one/checkpoints/step-6/state.json"));
+  CHECK(state["optimizer_steps"] == 5);
+  CHECK(state["skipped"] == 1);
+  CHECK(run.metrics("one").find("\"skipped\":1,\"step\":3") != std::string::npos);
+  struct Layout {
+    int world, stages;
+  };
+  for (const Layout layout : {Layout{2, 1}, {2, 2}, {3, 1}, {3, 3}, {4, 1}, {4, 2}}) {
+    INFO(layout.world << " ranks, " << layout.stages << " stages");
+    const std::string out = "out" + std::to_string(layout.world) + std::to_string(layout.stages);
+    run.finish(out, layout.world, layout.stages);
+    CHECK(run.adapter(out) == run.adapter("one"));
+    CHECK(run.metrics(out) == run.metrics("one"));
+    for (const char* part : {"weights.safetensors", "moments.safetensors", "state.json"})
+      CHECK(run.file(out + "/checkpoints/step-6/" + part) ==
+            run.file(std::string("one/checkpoints/step-6/") + part));
+  }
+}
+
+TEST_CASE("what only one rank sees to be no number changes the weights of none") {
+  Training run;
+  run.held_out.clear();
+  run.world = run.stages = 2;
+  run.options.out = run.dir / "out";
+  run.options.save_every = 1;
+  run.options.keep = 9;
+  run.alter = [](int rank, const Model& model) {
+    if (rank == 1) model.head->norm_weight().fill_(std::numeric_limits<float>::infinity());
+  };
+  const auto refused = [&](const std::string& word, int saved) {
+    for (const auto& result : run.run()) {
+      REQUIRE(result.error);
+      INFO(result.error->what());
+      CHECK(result.error->code() == ExitCode::usage);
+      CHECK(std::string(result.error->what()).find(word) != std::string::npos);
+    }
+    const auto state =
+        nlohmann::json::parse(run.file("out/checkpoints/step-" + std::to_string(saved) + "/state.json"));
+    CHECK(state["step"] == saved);
+    CHECK(state["optimizer_steps"] == 0);
+    CHECK_FALSE(fs::exists(run.dir / "out/checkpoints" / ("step-" + std::to_string(saved + 1))));
+  };
+  refused("step 1: the loss is nan", 0);
+  const std::string start = run.file("out/checkpoints/step-0/weights.safetensors");
+  run.options.resume = true;
+  run.options.on_nan = "skip";
+  run.options.nan_limit = 3;
+  refused("after 2 skipped in a row", 2);
+  CHECK(run.file("out/checkpoints/step-2/weights.safetensors") == start);
+}
+
 TEST_CASE("a run goes on with another number of ranks and gives the same bytes") {
   Training run;
   run.finish("whole", 1, 1);
@@ -252,6 +340,34 @@ TEST_CASE("a signal to any one rank stops all after the same step, saved") {
     CHECK(result.outcome->summary["step"] == step);
   }
   CHECK(fs::exists(run.dir / "out/checkpoints" / ("step-" + std::to_string(step)) / "MANIFEST.json"));
+}
+
+TEST_CASE("a signal during an evaluation loses no step, and the evaluation is made again") {
+  Training run;
+  run.options.save_every = 0;
+  run.options.eval_every = 2;
+  run.finish("whole", 1, 1);
+  const int world = GENERATE(1, 2, 4);
+  const int signalled = world - 1;
+  // Held-out text asks once a pass of the replica, a step once; one rank alone also before it and per
+  // micro-batch. Two of the evaluation after the second step are let through.
+  const int evaluation = world == 4 ? 2 : 5, step = world == 1 ? 1 + 4 : 1;
+  std::atomic<int> asked = 0;
+  run.stop = [&](int rank) { return rank == signalled && ++asked > evaluation + 2 * step + 1; };
+  run.options.out = run.dir / "parts";
+  run.world = world;
+  run.stages = world == 1 ? 1 : 2;
+  for (const auto& result : run.run()) {
+    REQUIRE(result.error);
+    INFO(result.error->what());
+    CHECK(result.error->code() == ExitCode::temporary);
+  }
+  CHECK(fs::exists(run.dir / "parts/checkpoints/step-2/MANIFEST.json"));
+  run.stop = [](int) { return false; };
+  run.options.resume = true;
+  run.finish("parts", world, run.stages);
+  CHECK(run.adapter("parts") == run.adapter("whole"));
+  CHECK(run.metrics("parts") == run.metrics("whole"));
 }
 
 TEST_CASE("more replicas than micro-batches, and steps without any target, come out the same") {
