@@ -2,13 +2,12 @@
 
 #include <fmt/ranges.h>
 
-#include <cmath>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "common/digest.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "common/finite.h"
 #include "common/json_field.h"
 #include "common/json_file.h"
 
@@ -87,15 +86,6 @@ void check_config(const AdapterConfig& config, const std::string& place) {
   require(config.dtype == "f32", ExitCode::io, "{}: dtype is \"{}\", wanted \"f32\"", place, config.dtype);
 }
 
-bool all_finite(std::span<const std::byte> bytes) {
-  for (std::size_t at = 0; at + sizeof(float) <= bytes.size(); at += sizeof(float)) {
-    float value;
-    std::memcpy(&value, bytes.data() + at, sizeof value);
-    if (!std::isfinite(value)) return false;
-  }
-  return true;
-}
-
 void check_tensors(const AdapterConfig& config, const std::map<std::string, StoredTensor>& tensors, const std::string& place) {
   const auto wanted = adapter_tensors(config);
   for (const auto& [name, shape] : wanted) {
@@ -106,7 +96,7 @@ void check_tensors(const AdapterConfig& config, const std::map<std::string, Stor
             fmt::join(tensor.shape, ", "), kConfigName, fmt::join(shape, ", "));
     require(tensor.type == StoredType::f32, ExitCode::io, "{}: the tensor {} has type {}, wanted F32", place, name,
             name_of(tensor.type));
-    require(all_finite(tensor.bytes), ExitCode::io, "{}: the tensor {} holds NaN or infinity", place, name);
+    require(all_finite(tensor), ExitCode::io, "{}: the tensor {} holds NaN or infinity", place, name);
   }
   for (const auto& [name, tensor] : tensors)
     require(wanted.contains(name), ExitCode::io, "{}: the tensor {} belongs to no adapter of {}", place, name, kConfigName);
@@ -153,11 +143,15 @@ AdapterFile read_adapter_file(const fs::path& dir) {
   return {std::move(config), std::move(weights)};
 }
 
+void AdapterFile::require_model(const std::string& fingerprint) const {
+  require(config.model_fingerprint == fingerprint, ExitCode::usage,
+          "{}: these adapters belong to the model with fingerprint {}, this one has {}", weights.origin(),
+          config.model_fingerprint, fingerprint);
+}
+
 AdapterFile read_adapter_file(const fs::path& dir, const std::string& model_fingerprint) {
   AdapterFile file = read_adapter_file(dir);
-  require(file.config.model_fingerprint == model_fingerprint, ExitCode::usage,
-          "{}: these adapters belong to the model with fingerprint {}, this one has {}", dir.string(),
-          file.config.model_fingerprint, model_fingerprint);
+  file.require_model(model_fingerprint);
   return file;
 }
 

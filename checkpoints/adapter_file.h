@@ -22,6 +22,8 @@ struct AdapterConfig {
 struct AdapterFile {
   AdapterConfig config;
   WeightFile weights;  // "depth.<d>.norm.weight", ...: exactly the tensors that config promises
+
+  void require_model(const std::string& fingerprint) const;  // Error(usage) with both when made for another
 };
 
 // The name and shape of every tensor that an adapter of these sizes has, as the file spells them.
@@ -36,7 +38,7 @@ void write_adapter_file(const std::filesystem::path& dir, const AdapterConfig& c
 // less, a shape, a type, the digest, a NaN.
 AdapterFile read_adapter_file(const std::filesystem::path& dir);
 
-// As above, and refuses adapters of another model: Error(usage) with both fingerprints.
+// As above, and refuses adapters of another model.
 AdapterFile read_adapter_file(const std::filesystem::path& dir, const std::string& model_fingerprint);
 
 }  // namespace dex

@@ -12,6 +12,7 @@
 
 #include "common/error.h"
 #include "common/matrix.h"
+#include "common/program.h"
 #include "common/spread.h"
 #include "common/stopwatch.h"
 #include "common/tensors.h"
@@ -77,12 +78,9 @@ void compare(Shape shape, int rows, Dtype dtype, Workers& workers, int pairs) {
              ratio.median, fmt::format("{:.2f} .. {:.2f}", ratio.least, ratio.most));
 }
 
-}  // namespace
-}  // namespace dex
-
-int main(int count, char** arguments) {
-  using namespace dex;
-  const int pairs = count > 1 ? std::max(1, std::atoi(arguments[1])) : 7;
+int run(int count, char** arguments) {
+  require(count <= 2, ExitCode::usage, "wanted dex_invariance_bench [PAIRS]");
+  const int pairs = count > 1 ? number_argument("PAIRS", arguments[1], 1) : 7;
   const c10::InferenceMode inference;
   fmt::print("{:<14} {:<5} {:>4} {:>7} {:>11} {:>11} {:>7} {:>7} {:>7} {:>15}   ({} pairs)\n", "OUT x IN",
              "type", "rows", "threads", "ours us", "torch us", "GB/s", "GB/s", "ratio", "least .. most",
@@ -94,4 +92,12 @@ int main(int count, char** arguments) {
       for (const Shape shape : {Shape{576, 1536}, Shape{1536, 576}, Shape{49152, 576}, Shape{4096, 14336}})
         for (const int rows : {1, 8}) compare(shape, rows, dtype, workers, pairs);
   }
+  return 0;
+}
+
+}  // namespace
+}  // namespace dex
+
+int main(int count, char** arguments) {
+  return dex::run_program("dex_invariance_bench", [&] { return dex::run(count, arguments); });
 }

@@ -3,12 +3,12 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <numeric>
 
 #include "common/dtype.h"
 #include "common/error.h"
 #include "common/model.h"
+#include "common/program.h"
 #include "common/spread.h"
 #include "common/stopwatch.h"
 
@@ -57,14 +57,10 @@ void compare(const Model& model, int threads, int pairs) {
   }
 }
 
-}  // namespace
-}  // namespace dex
-
-int main(int count, char** arguments) {
-  using namespace dex;
-  if (count < 2) return static_cast<int>(ExitCode::usage);
+int run(int count, char** arguments) {
+  require(count >= 2 && count <= 4, ExitCode::usage, "wanted dex_round_bench MODEL [DTYPE] [PAIRS]");
   const std::string dtype = count > 2 ? arguments[2] : "bf16";
-  const int pairs = count > 3 ? std::max(1, std::atoi(arguments[3])) : 15;
+  const int pairs = count > 3 ? number_argument("PAIRS", arguments[3], 1) : 15;
   const c10::InferenceMode inference;
   const Model model = Model::load(
       arguments[1], DepthSet::uniform(3, read_model_config(arguments[1]).num_layers), parse_dtype(dtype));
@@ -73,4 +69,12 @@ int main(int count, char** arguments) {
       model.stages[1].layers().size(), dtype, kContext, pairs, "threads", "rows", "1 row ms", "M rows ms",
       "ratio", "least .. most");
   for (const int threads : {1, 2}) compare(model, threads, pairs);
+  return 0;
+}
+
+}  // namespace
+}  // namespace dex
+
+int main(int count, char** arguments) {
+  return dex::run_program("dex_round_bench", [&] { return dex::run(count, arguments); });
 }

@@ -35,7 +35,8 @@ std::vector<ExitAnswer> Exit::read(const at::Tensor& h, int width, const std::ve
 
   std::vector<ExitAnswer> answers(rows);
   for (std::size_t i = 0; i < rows; ++i) {
-    require(!has_nan[i], ExitCode::bug, "the logits at depth {}, position {} hold NaN", depth_, positions[i]);
+    require(!has_nan[i], ExitCode::io, "the model gives no numbers: the logits at depth {}, position {} hold NaN",
+            depth_, positions[i]);
     answers[i].tokens.assign(tokens.begin() + static_cast<long>(i * w), tokens.begin() + static_cast<long>((i + 1) * w));
     answers[i].probabilities.assign(probabilities.begin() + static_cast<long>(i * w),
                                     probabilities.begin() + static_cast<long>((i + 1) * w));

@@ -17,7 +17,7 @@ class Exit {
   // `adapter` may be null. Both must outlive the exit.
   Exit(const Head& head, const Adapter* adapter, int depth);
 
-  // asked[i] are ids whose probability row i wants. NaN logits are Error(bug) naming depth and position.
+  // asked[i] are ids whose probability row i wants. NaN logits are Error(io) naming depth and position.
   std::vector<ExitAnswer> read(const at::Tensor& h_RD, int width, const std::vector<std::vector<Token>>& asked,
                                const std::vector<std::int32_t>& positions, Workers& workers) const;
   int depth() const { return depth_; }

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "common/error.h"
+#include "common/finite.h"
 
 namespace dex {
 
@@ -47,6 +48,7 @@ at::Tensor stored_tensor(const WeightFile& file, const std::string& name, const 
           fmt::join(stored.shape, ", "), fmt::join(shape, ", "));
   require(at::isFloatingType(scalar_type(stored.type)), ExitCode::io, "{}: tensor {} has type {}, wanted F32, F16 or BF16",
           file.origin(), name, name_of(stored.type));
+  require(all_finite(stored), ExitCode::io, "{}: tensor {} holds NaN or infinity", file.origin(), name);
   return view_of(stored);
 }
 

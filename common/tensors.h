@@ -17,7 +17,7 @@ at::ScalarType scalar_type(Dtype dtype);
 at::Tensor view_of(const StoredTensor& stored);       // no copy: valid as long as the file is open
 StoredTensor stored_view(const at::Tensor& tensor);   // no copy: contiguous CPU tensors, valid as long as the tensor
 
-// The tensor `name` as it is stored, a view of the file. Error(io) with name, shape seen and wanted when it does not fit.
+// The tensor `name` as stored, a view of the file. Error(io) naming it where its shape, type or a value (NaN) is wrong.
 at::Tensor stored_tensor(const WeightFile& file, const std::string& name, const std::vector<std::int64_t>& shape);
 // The same converted to `dtype`, own memory.
 at::Tensor load_tensor(const WeightFile& file, const std::string& name, const std::vector<std::int64_t>& shape,

@@ -7,14 +7,9 @@ namespace dex {
 namespace {
 
 std::string split_text(const std::string& name, const std::vector<ShardFile>& files) {
-  std::uint64_t samples = 0, tokens = 0, supervised = 0;
-  for (const ShardFile& file : files) {
-    samples += file.samples;
-    tokens += file.tokens;
-    supervised += file.supervised;
-  }
-  return fmt::format("{:<9} {} samples, {} tokens, {} supervised, {} shards\n", name, samples, tokens,
-                     supervised, files.size());
+  const SplitTotals t = totals_of(files);
+  return fmt::format("{:<9} {} samples, {} tokens, {} supervised, {} shards\n", name, t.samples, t.tokens,
+                     t.supervised, t.shards);
 }
 
 std::string facts_text(const Manifest& manifest) {

@@ -23,6 +23,16 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ShardFacts, tokenizer_digest, template_name, 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SourceNote, name, bytes, cut, cut_record, cut_offset)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ShardFile, file, sha256, bytes, samples, tokens, supervised)
 
+SplitTotals totals_of(const std::vector<ShardFile>& files) {
+  SplitTotals totals{.shards = files.size()};
+  for (const ShardFile& file : files) {
+    totals.samples += file.samples;
+    totals.tokens += file.tokens;
+    totals.supervised += file.supervised;
+  }
+  return totals;
+}
+
 std::string Manifest::data_digest() const {
   Sha256 digest;
   for (const auto& [split, files] : splits)

@@ -30,6 +30,11 @@ struct ShardFile {
   std::uint64_t bytes = 0, samples = 0, tokens = 0, supervised = 0;
 };
 
+struct SplitTotals {
+  std::uint64_t samples = 0, tokens = 0, supervised = 0, shards = 0;
+};
+SplitTotals totals_of(const std::vector<ShardFile>& files);
+
 struct Manifest {
   ShardFacts facts;
   SourceNote source;

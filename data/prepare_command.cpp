@@ -25,14 +25,9 @@ struct Flags {
   std::uint64_t limit = 0;
 };
 
-nlohmann::json totals_of(const std::vector<ShardFile>& files) {
-  std::uint64_t samples = 0, tokens = 0, supervised = 0;
-  for (const ShardFile& file : files) {
-    samples += file.samples;
-    tokens += file.tokens;
-    supervised += file.supervised;
-  }
-  return {{"samples", samples}, {"tokens", tokens}, {"supervised", supervised}, {"shards", files.size()}};
+nlohmann::json totals_json(const std::vector<ShardFile>& files) {
+  const SplitTotals t = totals_of(files);
+  return {{"samples", t.samples}, {"tokens", t.tokens}, {"supervised", t.supervised}, {"shards", t.shards}};
 }
 
 nlohmann::json summary_of(const PrepareReport& report, const PrepareOptions& options) {
@@ -41,8 +36,8 @@ nlohmann::json summary_of(const PrepareReport& report, const PrepareOptions& opt
       {"command", "prepare"},
       {"out", options.out.string()},
       {"counts", manifest.facts.counts},
-      {"train", totals_of(manifest.splits.at("train"))},
-      {"held_out", totals_of(manifest.splits.at("held_out"))},
+      {"train", totals_json(manifest.splits.at("train"))},
+      {"held_out", totals_json(manifest.splits.at("held_out"))},
       {"data_digest", manifest.data_digest()},
       {"bytes", manifest.source.bytes},
       {"seconds", report.seconds},

@@ -48,7 +48,7 @@ void count_in(BenchTest& test, const std::vector<DecodeResult>& results) {
 
 }  // namespace
 
-void BenchPlan::check(const Model& model) const {
+void BenchPlan::check(const ModelConfig& model) const {
   require(!methods.empty(), ExitCode::usage, "no method is given, wanted ar or dex");
   for (const std::string& method : methods) {
     require(method == "ar" || method == "dex", ExitCode::usage, "--methods names \"{}\", wanted ar or dex", method);
@@ -66,8 +66,8 @@ void BenchPlan::check(const Model& model) const {
   std::int64_t longest = prompts.empty() ? std::int64_t{context} + 1 : 0;
   for (const auto& prompt : prompts) longest = std::max(longest, static_cast<std::int64_t>(prompt.size()));
   const auto fits = [&](const char* what, std::int64_t wanted) {
-    require(wanted <= model.config.max_positions, ExitCode::usage, "{} need {} positions, the model has {}", what, wanted,
-            model.config.max_positions);
+    require(wanted <= model.max_positions, ExitCode::usage, "{} need {} positions, the model has {}", what, wanted,
+            model.max_positions);
   };
   fits("--prompt-tokens", std::int64_t{prompt_tokens} + 1);
   fits("--context and --tokens", longest + tokens);
@@ -110,7 +110,7 @@ std::int64_t weight_bytes_of_pass(const Model& model) {
 }
 
 BenchResult run_bench(const Session& session, const BenchPlan& plan) {
-  plan.check(session.model());
+  plan.check(session.model().config);
   std::map<std::string, std::unique_ptr<Decoder>> decoders;
   for (const std::string& method : plan.methods) decoders[method] = method == "dex" ? session.dex() : session.plain();
   BenchResult result{.tests = tests_of(plan, session.model())};

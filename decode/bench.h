@@ -15,7 +15,7 @@ struct BenchPlan {
   int prompt_tokens = 512, tokens = 64, context = 0, repeats = 5;  // no prompt tokens: no pp; no tokens: no tg
   std::vector<std::vector<Token>> prompts;  // contexts of tg in place of `context` ids made up
 
-  void check(const Model& model) const;  // Error(usage) when the model cannot do it
+  void check(const ModelConfig& model) const;  // Error(usage) when it cannot be, or the model has too few positions
 };
 
 struct BenchTest {

@@ -34,11 +34,19 @@ bool can_be_written(const std::filesystem::path& file) {
   return !fs::is_directory(file) && fs::is_directory(file.has_parent_path() ? file.parent_path() : ".");
 }
 
-int run(BenchOptions o) {
+// As far as can be told before the model is loaded.
+void check(const BenchOptions& o) {
   require(o.prompts.empty() || o.plan.context == 0, ExitCode::usage,
           "--prompts and --context {} are given, wanted one of them", o.plan.context);
   require(o.json.empty() || can_be_written(o.json), ExitCode::usage,
           "--json is {}, wanted a file in a directory that exists", o.json.string());
+  BenchPlan plan = o.plan;
+  if (plan.methods.empty()) plan.methods = {"ar"};
+  plan.check(read_model_config(o.session.model));
+}
+
+int run(BenchOptions o) {
+  check(o);
   const auto jobs = o.prompts.empty() ? std::vector<JobLine>() : read_jobs(o.prompts, 0);
   const Session session(o.session);
   for (const JobLine& line : jobs) {

@@ -97,6 +97,7 @@ void check(const DecodeOptions& o) {
   require(o.input.empty() == o.output.empty(), ExitCode::usage, "--input and --output belong together");
   require(o.method == "dex" || o.method == "ar", ExitCode::usage, "--method is \"{}\", wanted dex or ar", o.method);
   require(o.max_tokens >= 1, ExitCode::usage, "--max-tokens is {}, wanted at least 1", o.max_tokens);
+  if (!o.prompt_ids.empty()) parse_ids(o.prompt_ids);
 }
 
 int run(const DecodeOptions& o) {

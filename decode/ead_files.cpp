@@ -15,6 +15,11 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr const char* kTable = "ead.h5";
+constexpr const char* kPictures = "ead.json";
+constexpr const char* kSummary = "summary.json";
+constexpr const char* kFiles[] = {kTable, kPictures, kSummary};
+
 constexpr const char* kDefinition =
     "Rows are generated tokens; prompt tokens do not count. A depth's candidate is the best token of its exit; it is accepted when it is "
     "the final depth's unmasked token (greedy). first: smallest asked depth with an accepted candidate; stable (the paper's EAD): smallest "
@@ -119,41 +124,50 @@ std::string ead_table(const EadReading& reading, const DepthSet& depths) {
   return text;
 }
 
+void claim_ead_directory(const std::filesystem::path& dir) {
+  namespace fs = std::filesystem;
+  if (!fs::exists(dir)) return;
+  for (const char* file : kFiles) remove_temporaries(dir / file);
+  bool ours = fs::is_directory(dir);
+  if (ours && !fs::exists(dir / kSummary))
+    for (const auto& entry : fs::directory_iterator(dir))
+      ours = ours && std::find(std::begin(kFiles), std::end(kFiles), entry.path().filename()) != std::end(kFiles);
+  require(ours, ExitCode::usage, "{}: holds something else than an EAD measurement", dir.string());
+}
+
 void write_ead(const std::filesystem::path& dir, const Session& session, const std::string& model_name,
                const std::vector<EadReading>& readings, const std::vector<std::string>& names) {
   require(!readings.front().rows.empty(), ExitCode::usage, "no prompt gave a token to measure");
   const DepthSet& depths = session.model().depths;
-  std::error_code none;
-  require(!std::filesystem::exists(dir) || std::filesystem::exists(dir / "summary.json") ||
-              (std::filesystem::is_directory(dir) && std::filesystem::is_empty(dir, none)),
-          ExitCode::usage, "{}: holds something else than an EAD measurement", dir.string());
+  claim_ead_directory(dir);
   make_directory(dir);
-  std::filesystem::remove(dir / "summary.json");
-  write_table(dir / "ead.h5", session, readings);
-  write_file(dir / "ead.json", text_of(picture_data(session, model_name, readings.back(), names)));
+  std::filesystem::remove(dir / kSummary);
+  write_table(dir / kTable, session, readings);
+  write_file(dir / kPictures, text_of(picture_data(session, model_name, readings.back(), names)));
   Json summary = {{"format", "dex-ead-1"}, {"definition", kDefinition}, {"model", model_name}, {"model_fingerprint", session.model().fingerprint},
                   {"dtype", name_of(session.model().dtype)}, {"num_layers", depths.num_layers()}, {"depths", depths.depths()},
                   {"generated_tokens", readings.front().rows.size()}, {"texts", names.size()}, {"readings", Json::object()},
-                  {"table_sha256", sha256_of_file(dir / "ead.h5")}};
+                  {"table_sha256", sha256_of_file(dir / kTable)}};
   for (const EadReading& reading : readings) summary["readings"][reading.name] = shares_json(reading, depths);
-  write_file(dir / "summary.json", text_of(summary));
+  write_file(dir / kSummary, text_of(summary));
 }
 
 std::string describe_ead(const std::filesystem::path& dir) {
-  const auto path = dir / "summary.json";
+  const auto path = dir / kSummary;
   const std::string place = path.string();
   const Json summary = read_json_object(path);
   const auto format = json_field<std::string>(summary, "format", place);
   require(format == "dex-ead-1", ExitCode::io, "{}: format is \"{}\", wanted \"dex-ead-1\"", place, format);
-  const auto wanted = json_field<std::string>(summary, "table_sha256", place), seen = sha256_of_file(dir / "ead.h5");
-  require(seen == wanted, ExitCode::io, "{}: SHA-256 is {}, the summary wants {}", (dir / "ead.h5").string(), seen, wanted);
+  const auto wanted = json_field<std::string>(summary, "table_sha256", place), seen = sha256_of_file(dir / kTable);
+  require(seen == wanted, ExitCode::io, "{}: SHA-256 is {}, the summary wants {}", (dir / kTable).string(), seen,
+          wanted);
   std::string text = fmt::format("EAD measurement of {}, {}: {} generated tokens of {} texts, depths {}\n\n",
                                  json_field<std::string>(summary, "model", place), json_field<std::string>(summary, "dtype", place),
                                  json_field<std::int64_t>(summary, "generated_tokens", place),
                                  json_field<std::int64_t>(summary, "texts", place), json_field<Json>(summary, "depths", place).dump());
   const Json readings = json_field<Json>(summary, "readings", place);
   for (const auto& [name, s] : readings.items()) text += fmt::format("{}\n{}\n", name, s.dump(1));
-  const H5Reader file(dir / "ead.h5");
+  const H5Reader file(dir / kTable);
   text += "table:";
   for (const std::string& name : file.names()) text += " " + name;
   return text + "\n";

@@ -40,6 +40,12 @@ DepthSet chosen_depths(const SessionOptions& options, const ModelConfig& config,
   return DepthSet(file->config.depths, config.num_layers);
 }
 
+int chosen_threads(const SessionOptions& options) {
+  require(options.threads >= 0 && options.threads <= kMostThreads, ExitCode::usage, "--threads is {}, wanted 0 .. {}",
+          options.threads, kMostThreads);
+  return options.threads > 0 ? options.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
 }  // namespace
 
 void SessionOptions::add_model_options(CLI::App& command) {
@@ -67,20 +73,20 @@ LatticePolicy SessionOptions::policy() const {
           .single_exit = single_exit};
 }
 
-Session::Session(const SessionOptions& options) : options_(options) {
+Session::Session(const SessionOptions& options)
+    : options_(options), policy_(options.policy()), threads_(chosen_threads(options)) {
   const Dtype dtype = parse_dtype(options.dtype);
-  require(options.threads >= 0 && options.threads <= kMostThreads, ExitCode::usage, "--threads is {}, wanted 0 .. {}", options.threads,
-          kMostThreads);
-  threads_ = options.threads > 0 ? options.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   require(std::filesystem::exists(options.model), ExitCode::usage, "{}: no such model directory", options.model.string());
   const ModelConfig config = read_model_config(options.model);
   std::optional<AdapterFile> file;
   if (!options.adapters.empty()) file.emplace(read_adapter_file(options.adapters));
-  model_ = std::make_unique<Model>(Model::load(options.model, chosen_depths(options, config, file), dtype));
+  const DepthSet depths = chosen_depths(options, config, file);
+  policy_.check(depths.num_stages());
+  cores_ = parse_cores(options.devices, depths.num_stages());
+  if (!options.chat_template.empty()) ChatTemplate::named(options.chat_template);
+  model_ = std::make_unique<Model>(Model::load(options.model, depths, dtype));
   if (!file) return;
-  require(file->config.model_fingerprint == model_->fingerprint, ExitCode::usage,
-          "{}: made for a model with fingerprint {}, this one has {}", options.adapters.string(), file->config.model_fingerprint,
-          model_->fingerprint);
+  file->require_model(model_->fingerprint);
   const auto& trained = file->config.depths;
   for (int k = 0; k < model_->depths.num_stages(); ++k) {
     const int depth = model_->depths.depth(k);
@@ -99,13 +105,14 @@ std::unique_ptr<Decoder> Session::plain() const { return plain_decoder(*model_, 
 
 std::unique_ptr<Decoder> Session::dex() const {
   const int stages = model_->depths.num_stages();
-  const auto cores = parse_cores(options_.devices, stages);
-  const int threads = cores.empty() ? std::max(1, threads_ / stages) : 1;  // a device is one core
-  return dex_decoder(*model_, adapters_, options_.policy(), threads, cores);
+  const int threads = cores_.empty() ? std::max(1, threads_ / stages) : 1;  // a device is one core
+  return dex_decoder(*model_, adapters_, policy_, threads, cores_);
 }
 
 const Tokenizer& Session::tokenizer() const {
-  require(model_->tokenizer != nullptr, ExitCode::usage, "{}: no tokenizer.json or tokenizer.model; give --prompt-ids", options_.model.string());
+  require(model_->tokenizer != nullptr, ExitCode::usage,
+          "{}: no tokenizer.json or tokenizer.model, which text needs; dex decode --prompt-ids needs none",
+          options_.model.string());
   return *model_->tokenizer;
 }
 

@@ -28,6 +28,7 @@ struct SessionOptions {
 
 class Session {
  public:
+  // All options are checked before weights are read, those of explorers too: Error(usage) with the value seen.
   explicit Session(const SessionOptions& options);
 
   const Model& model() const { return *model_; }
@@ -44,9 +45,11 @@ class Session {
 
  private:
   SessionOptions options_;
+  LatticePolicy policy_;
+  int threads_;
+  std::vector<int> cores_;  // of the explorers; empty: not bound
   std::unique_ptr<Model> model_;
   Adapters adapters_;
-  int threads_;
 };
 
 }  // namespace dex

@@ -29,9 +29,11 @@ void tree_attention(const TreeAttention& p, Workers& workers);
 }  // namespace cpu
 
 namespace cuda {
-// A row of `out` has the same bits whatever the other rows, most_keys and the cache rows its keys are kept in.
+// A row of `out` has the same bits whatever the other rows, most_keys, the size of the scratch and the cache rows its
+// keys are kept in. Rows are taken as many at a time as the scratch has room for, one at least.
 int tree_attention(const TreeAttention& p, Scratch scratch, Stream stream);
-std::size_t tree_attention_scratch(const TreeAttention& p);  // bytes; the pointers do not matter
+// Bytes that serve well: for all rows, or half a GiB where fewer already keep a device busy. Pointers do not matter.
+std::size_t tree_attention_scratch(const TreeAttention& p);
 }  // namespace cuda
 
 }  // namespace dex

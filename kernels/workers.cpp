@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace dex {
@@ -42,15 +44,26 @@ struct Workers::State {
   std::atomic<const std::function<void(int)>*> part{nullptr};
   std::atomic<int> unfinished{0};
   std::atomic<std::uint32_t> calls{0};
-  std::atomic<bool> stop{false};
+  std::atomic<bool> stop{false}, failed{false};
+  std::exception_ptr error;  // of whoever set `failed`
   std::vector<std::thread> threads;
+
+  // Once a part has failed the others only count down: the call is lost.
+  void run_part(int index) {
+    if (failed.load(std::memory_order_relaxed)) return;
+    try {
+      (*part.load(std::memory_order_relaxed))(index);
+    } catch (...) {
+      if (!failed.exchange(true, std::memory_order_relaxed)) error = std::current_exception();
+    }
+  }
 
   void drain(Share& share) {
     for (;;) {
       const std::uint64_t taken = share.next_and_end.fetch_add(1, std::memory_order_acq_rel);
       const auto index = static_cast<std::uint32_t>(taken), end = static_cast<std::uint32_t>(taken >> 32);
       if (index >= end) return;
-      (*part.load(std::memory_order_relaxed))(static_cast<int>(index));
+      run_part(static_cast<int>(index));
       if (unfinished.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished.notify_one();
     }
   }
@@ -101,6 +114,7 @@ void Workers::run(int parts, const std::function<void(int)>& part) {
     return;
   }
   s.part.store(&part, std::memory_order_relaxed);
+  s.failed.store(false, std::memory_order_relaxed);
   s.unfinished.store(parts, std::memory_order_relaxed);
   for (int t = 0; t < threads(); ++t) {
     const auto begin = static_cast<std::uint64_t>(share_begin(parts, t)),
@@ -112,6 +126,7 @@ void Workers::run(int parts, const std::function<void(int)>& part) {
   for (int left = s.unfinished.load(std::memory_order_acquire); left > 0;
        left = s.unfinished.load(std::memory_order_acquire))
     wait_while(s.unfinished, left);
+  if (s.error) std::rethrow_exception(std::exchange(s.error, nullptr));
 }
 
 }  // namespace dex

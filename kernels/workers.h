@@ -14,8 +14,8 @@ class Workers {
   Workers& operator=(const Workers&) = delete;
 
   int threads() const;
-  // Calls part(i) once for every i in [0, parts), then returns. Parts must not throw. One caller at a time. Each thread begins
-  // with its own share of neighbouring parts in rising order, then helps the others with theirs.
+  // Calls part(i) once for each i of [0, parts). What a part throws first comes out once none runs any more, those
+  // not begun are left out. One caller at a time. A thread runs its share in rising order, then helps the others.
   void run(int parts, const std::function<void(int)>& part);
   int share_begin(int parts, int thread) const;  // share t is [share_begin(parts, t), share_begin(parts, t + 1))
 

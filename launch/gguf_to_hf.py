@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 from gguf import GGUFReader
 from gguf.quants import dequantize
+from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 CONTROL, USER_DEFINED = 3, 4  # GGUF token types
@@ -208,6 +209,24 @@ def convert(gguf, out):
     return weights
 
 
+def sync(path):
+    """Waits until a file's bytes, or a directory's entries, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def publish(part, out):
+    """A directory whose files are on the disk takes its name; the name is there to stay, too."""
+    for path in part.iterdir():
+        sync(path)
+    sync(part)
+    os.replace(part, out)
+    sync(out.absolute().parent)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("gguf", type=Path)
@@ -220,7 +239,9 @@ def main():
     shutil.rmtree(part, ignore_errors=True)
     try:
         weights = convert(Gguf(arguments.gguf), part)
-        os.replace(part, arguments.out)
+        publish(part, arguments.out)
+    except (OSError, SafetensorError) as error:
+        refuse(f"{arguments.out} cannot be written: {error}", BAD_FILE)
     finally:
         shutil.rmtree(part, ignore_errors=True)
     print(json.dumps({"model": str(arguments.out), "tensors": len(weights),

@@ -6,7 +6,6 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -18,6 +17,7 @@
 #include "common/heap.h"
 #include "common/model.h"
 #include "common/peak_memory.h"
+#include "common/program.h"
 #include "common/stopwatch.h"
 #include "data/token_shards.h"
 #include "train/adamw.h"
@@ -100,12 +100,14 @@ class Trainer {
 };
 
 int run(int count, char** arguments) {
+  require(count >= 6 && count <= 8, ExitCode::usage,
+          "wanted dex_train_bench MODEL DTYPE DEPTHS LENGTH SAMPLES [DATA] [STEPS]");
+  const c10::InferenceMode inference;
   const std::string dtype = arguments[2];
-  const std::int64_t length = std::atoll(arguments[4]), samples = std::atoll(arguments[5]);
+  const std::int64_t length = number_argument("LENGTH", arguments[4], 2),
+                     samples = number_argument("SAMPLES", arguments[5], 1);
   const char* data = count > 6 && *arguments[6] ? arguments[6] : nullptr;
-  const int steps = count > 7 ? std::max(1, std::atoi(arguments[7])) : 4;
-  require(length > 1 && samples > 0, ExitCode::usage, "LENGTH is {} and SAMPLES {}; wanted 2 and 1 at least",
-          arguments[4], arguments[5]);
+  const int steps = count > 7 ? number_argument("STEPS", arguments[7], 1) : 4;
   keep_freed_memory();
   at::set_num_threads(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
   const DepthSet depths = DepthSet::parse(arguments[3], read_model_config(arguments[1]).num_layers);
@@ -145,7 +147,5 @@ int run(int count, char** arguments) {
 }  // namespace dex
 
 int main(int count, char** arguments) {
-  if (count < 6) return static_cast<int>(dex::ExitCode::usage);
-  const c10::InferenceMode inference;
-  return dex::run(count, arguments);
+  return dex::run_program("dex_train_bench", [&] { return dex::run(count, arguments); });
 }

@@ -6,6 +6,9 @@
 // that share them, and stay there for the next rows of the tile while these see the same context. Keys and values of 1024
 // positions of a 70B layer are 4 MB beside its 1.7 GB of weights; what is spent here is about 4 fmaf a query, key and element
 // of a head: 32 rows take 0.5 GFLOP.
+//
+// What chunks leave for the combination, 4 (head_dim + 2) bytes a row, head and chunk, would be 8.7 GB for 128 rows of
+// 64 heads of 128 over 131,072 keys: rows go through in groups that the scratch has room for.
 #include "kernels/tree_attention.h"
 
 #include <algorithm>
@@ -21,6 +24,8 @@ constexpr int kThreads = 128;
 constexpr int kChunk = 64;         // positions
 constexpr int kMostTileRows = 8;
 constexpr int kBlocksAtOnce = 528;  // as for linear
+constexpr std::size_t kMostScratch = std::size_t{512} << 20;  // beyond one row's
+constexpr std::size_t kAlignment = 128;
 
 __host__ __device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
@@ -214,14 +219,37 @@ __global__ void combine_chunks_kernel(AttentionJob job) {
 }
 
 int chunks_of(const TreeAttention& p) { return ceil_div(p.most_keys, kChunk); }
-std::size_t sums_at(const TreeAttention& p) {
-  const std::size_t bytes = static_cast<std::size_t>(p.rows) * static_cast<std::size_t>(p.heads * chunks_of(p)) *
-                            static_cast<std::size_t>(p.head_dim) * 4;
-  return (bytes + 127) / 128 * 128;
+
+// Of `rows` rows: the values first, then the sums.
+std::size_t partials_of(const TreeAttention& p, int rows) {
+  return static_cast<std::size_t>(rows) * static_cast<std::size_t>(p.heads) * static_cast<std::size_t>(chunks_of(p));
+}
+std::size_t sums_at(const TreeAttention& p, int rows) {
+  const std::size_t bytes = partials_of(p, rows) * static_cast<std::size_t>(p.head_dim) * sizeof(float);
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+std::size_t scratch_of(const TreeAttention& p, int rows) { return sums_at(p, rows) + partials_of(p, rows) * sizeof(ChunkSum); }
+
+// As many rows as fit into `bytes`; whole tiles where there are several.
+int rows_within(const TreeAttention& p, std::size_t bytes) {
+  if (bytes >= scratch_of(p, p.rows)) return p.rows;
+  int rows = static_cast<int>(bytes / scratch_of(p, 1));  // one row's has room for what is lost to alignment
+  return rows > kMostTileRows ? rows / kMostTileRows * kMostTileRows : rows;
+}
+
+TreeAttention part_of(const TreeAttention& p, int first, int rows) {
+  const std::int64_t elements = static_cast<std::int64_t>(first) * p.heads * p.head_dim;
+  TreeAttention part = p;
+  part.q += elements;
+  part.out += elements;
+  part.context_size += first;
+  part.branch_begin += first;
+  part.rows = rows;
+  return part;
 }
 
 template <class T>
-int start(AttentionJob& job, Stream stream) {
+int start(const AttentionJob& job, Stream stream) {
   const TreeAttention& p = job.p;
   const dim3 grid(static_cast<unsigned>(job.chunks), static_cast<unsigned>(p.kv_heads),
                   static_cast<unsigned>(ceil_div(p.rows, job.tile_rows)));
@@ -236,22 +264,28 @@ int start(AttentionJob& job, Stream stream) {
 
 std::size_t tree_attention_scratch(const TreeAttention& p) {
   if (p.rows <= 0) return 0;
-  return sums_at(p) + static_cast<std::size_t>(p.rows) * static_cast<std::size_t>(p.heads * chunks_of(p)) * sizeof(ChunkSum);
+  return scratch_of(p, std::max(1, rows_within(p, kMostScratch)));
 }
 
 int tree_attention(const TreeAttention& p, Scratch scratch, Stream stream) {
   if (p.rows <= 0) return 0;
-  if (scratch.bytes < tree_attention_scratch(p)) return kTooSmall;
+  const int rows_at_once = rows_within(p, scratch.bytes);
+  if (rows_at_once == 0) return kTooSmall;
   const int size = size_of(p.dtype);
   AttentionJob job{
       .p = p, .chunks = chunks_of(p), .head_set = p.heads == p.kv_heads ? 1 : 4, .vectors = ceil_div(p.head_dim * size, 16)};
   job.padded_dim = job.vectors * 16 / size;
-  job.tile_rows = std::clamp(job.chunks * p.kv_heads * p.rows / kBlocksAtOnce, 1, kMostTileRows);
+  job.tile_rows = std::clamp(job.chunks * p.kv_heads * rows_at_once / kBlocksAtOnce, 1, kMostTileRows);
   job.aligned = p.head_dim * size % 16 == 0 && reinterpret_cast<std::uintptr_t>(p.keys) % 16 == 0 &&
                 reinterpret_cast<std::uintptr_t>(p.values) % 16 == 0;
   job.values = static_cast<float*>(scratch.memory);
-  job.sums = reinterpret_cast<ChunkSum*>(static_cast<char*>(scratch.memory) + sums_at(p));
-  return p.dtype == Dtype::f32 ? start<float>(job, stream) : start<gpu::bf16>(job, stream);
+  job.sums = reinterpret_cast<ChunkSum*>(static_cast<char*>(scratch.memory) + sums_at(p, rows_at_once));
+  int error = 0;
+  for (int first = 0; first < p.rows && !error; first += rows_at_once) {
+    job.p = part_of(p, first, std::min(rows_at_once, p.rows - first));
+    error = p.dtype == Dtype::f32 ? start<float>(job, stream) : start<gpu::bf16>(job, stream);
+  }
+  return error;
 }
 
 }  // namespace dex::cuda

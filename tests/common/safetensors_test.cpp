@@ -1,10 +1,13 @@
 #include "common/safetensors.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "common/file.h"
+#include "common/finite.h"
 #include "tests/support/errors.h"
 #include "tests/support/shared.h"
 #include "tests/support/temp_dir.h"
@@ -91,6 +94,31 @@ TEST_CASE("tensors come back as they were written, scalars and empty ones too") 
   }
   CHECK_FALSE(file.has("other"));
   check_refused(ExitCode::io, {"a.safetensors", "no tensor other"}, [&] { file.at("other"); });
+}
+
+TEST_CASE("NaN and infinity are seen in every type and place, and nothing else is") {
+  for (std::uint32_t bits = 0; bits < 1u << 16; ++bits) {
+    const std::vector<std::uint16_t> half{static_cast<std::uint16_t>(bits)};
+    CAPTURE(bits);
+    REQUIRE(dex::all_finite(stored(StoredType::bf16, {1}, half)) == std::isfinite(std::bit_cast<float>(bits << 16)));
+    REQUIRE(dex::all_finite(stored(StoredType::f16, {1}, half)) == ((bits >> 10 & 31u) != 31u));
+  }
+  const auto check = [&]<typename Value>(StoredType type, Value sound) {
+    using Limits = std::numeric_limits<Value>;
+    for (const Value extreme : {Limits::max(), Limits::lowest(), Limits::min(), Limits::denorm_min(), Value(0)})
+      CHECK(dex::all_finite(stored(type, {1}, std::vector<Value>{extreme})));
+    for (const Value bad : {Limits::infinity(), -Limits::infinity(), Limits::quiet_NaN(), -Limits::quiet_NaN()})
+      for (std::size_t at = 0; at < 67; ++at) {
+        std::string bytes(1 + 67 * sizeof(Value), '\0');  // one byte off every alignment
+        for (std::size_t i = 0; i < 67; ++i)
+          std::memcpy(&bytes[1 + i * sizeof(Value)], i == at ? &bad : &sound, sizeof(Value));
+        REQUIRE_FALSE(dex::all_finite({type, {67}, std::as_bytes(std::span(bytes).subspan(1))}));
+      }
+  };
+  check(StoredType::f32, 1.0f);
+  check(StoredType::f64, 1.0);
+  CHECK(dex::all_finite(stored(StoredType::i64, {2}, std::vector<std::int64_t>{-1, 0x7ff0000000000000})));
+  CHECK(dex::all_finite({StoredType::f32, {0}, {}}));
 }
 
 TEST_CASE("equal input gives equal bytes, with the data aligned to 64 bytes and tensors in name order") {

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "data/manifest.h"
 #include "data/prepare.h"
 #include "tests/data/fake_renderer.h"
 #include "tests/support/temp_dir.h"
@@ -41,6 +42,16 @@ TEST_CASE("masked text shows targets in brackets and controls by name") {
   CHECK(masked_text(render_sample(chat, 100, test::render_bytes), ByteTokenizer()) ==
         "<1>Où?<4><2>⟦Ici 你<4>⟧");
   CHECK(masked_text(render_sample(chat, 9, test::render_bytes), ByteTokenizer()) == "<1>Où?<4><2>⟦Ic⟧");
+}
+
+TEST_CASE("the totals of a split are the sums over its shards") {
+  const SplitTotals totals = totals_of(
+      {{.samples = 3, .tokens = 50, .supervised = 20}, {.samples = 4, .tokens = 7, .supervised = 1}});
+  CHECK(totals.samples == 7);
+  CHECK(totals.tokens == 57);
+  CHECK(totals.supervised == 21);
+  CHECK(totals.shards == 2);
+  CHECK(totals_of({}).shards == 0);
 }
 
 TEST_CASE("a data set is described by its counts even where its tokenizer is gone") {

@@ -129,7 +129,8 @@ TEST_CASE("a bench that cannot be is refused with the value seen") {
       {{.methods = ar, .prompt_tokens = 64}, "65"}, {{.methods = ar, .prompt_tokens = 8, .tokens = 64}, "65"},
       {{.methods = ar, .prompt_tokens = 8, .tokens = 8, .context = 2147483647}, "the model has 64"},
       {{.methods = ar, .prompt_tokens = 8, .tokens = 62, .prompts = {{1, 2, 3}}}, "65"}};
-  for (const auto& [plan, seen] : cases) test::check_refused(ExitCode::usage, {seen}, [&, &plan = plan] { run_bench(session, plan); });
+  for (const auto& [plan, seen] : cases)
+    test::check_refused(ExitCode::usage, {seen}, [&, &plan = plan] { plan.check(session.model().config); });
 }
 
 }  // namespace dex

@@ -1,5 +1,6 @@
 #include "decode/ead.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
@@ -15,6 +16,13 @@ namespace {
 
 EadRow row(std::vector<Token> candidates, Readiness ready) {
   return {.token = candidates.back(), .candidates = std::move(candidates), .ready = ready};
+}
+
+std::vector<std::string> names_in(const std::filesystem::path& dir) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(dir)) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 }  // namespace
@@ -52,6 +60,19 @@ TEST_CASE("a measurement is written whole, read back, and refused when altered")
   dir.write("full/precious.txt", "mine");
   CHECK_THROWS_WITH(write_ead(dir / "full", session, "tiny", reader.readings(), {"only"}), Catch::Contains("something else"));
   write_ead(dir / "ead", session, "tiny", reader.readings(), {"only"});  // a measurement may be replaced
+
+  // What runs leave that are killed while they write: temporaries, or files without the summary that comes last.
+  dir.write("cut/ead.h5", "old");
+  for (const char* file : {"ead.h5.tmp-77", "ead.json.tmp-77", "summary.json.tmp-8"})
+    for (const char* place : {"new/", "cut/", "ead/"}) dir.write(std::string(place) + file, "half");
+  for (const char* place : {"new", "cut", "ead"}) {
+    write_ead(dir / place, session, "tiny", reader.readings(), {"only"});
+    CHECK(names_in(dir / place) == std::vector<std::string>{"ead.h5", "ead.json", "summary.json"});
+  }
+  dir.write("full/ead.h5", "old");
+  CHECK_THROWS_WITH(claim_ead_directory(dir / "full"), Catch::Contains("something else"));
+  CHECK_THROWS_WITH(claim_ead_directory(dir / "full" / "precious.txt"), Catch::Contains("something else"));
+  CHECK(names_in(dir / "full") == std::vector<std::string>{"ead.h5", "precious.txt"});
 
   auto bytes = read_file(dir / "ead" / "ead.h5");
   bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);

@@ -11,6 +11,8 @@
 namespace dex {
 namespace {
 
+namespace fs = std::filesystem;
+
 // The exit code and message of what `action` throws.
 template <typename Action>
 std::pair<ExitCode, std::string> refusal(Action action) {
@@ -34,6 +36,7 @@ void write_adapters(const std::filesystem::path& dir, const ModelConfig& config,
 TEST_CASE("options that cannot be are refused with the value seen") {
   const test::TempDir dir;
   const auto model = test::TinyModel{.layers = 16}.write(dir / "m");
+  fs::remove(model / "model.safetensors");  // before the weights are looked for
   const std::vector<std::pair<SessionOptions, std::string>> cases{
       {{.model = dir / "none"}, "none"}, {{.model = model, .dtype = "f16"}, "f16"}, {{.model = model, .threads = -1}, "-1"},
       {{.model = model, .threads = 200000}, "200000"}, {{.model = model, .depths = "0"}, "0"}, {{.model = model, .depths = "17"}, "17"},
@@ -41,10 +44,13 @@ TEST_CASE("options that cannot be are refused with the value seen") {
       {{.model = model, .rows = 0}, "0 rows"}, {{.model = model, .rows = 2000000000}, "2000000000"}, {{.model = model, .width = 0}, "width 0"},
       {{.model = model, .no_decs = true}, "--no-decs"}, {{.model = model, .depths = "8", .devices = "cuda:0"}, "cuda:0"},
       {{.model = model, .depths = "8", .devices = "cpu:0"}, "1 devices"}, {{.model = model, .devices = "cpu:4096"}, "cpu:4096"},
+      {{.model = model, .devices = "cuda:0"}, "cuda:0"}, {{.model = model, .devices = "cpu:0,"}, "cpu:0"},
+      {{.model = model, .devices = "cpu:x"}, "cpu:x"}, {{.model = model, .single_exit = true}, "--single-exit"},
+      {{.model = model, .chat_template = "jinja"}, "jinja"},
       {{.model = model, .depths = "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15", .expand = "full"}, "16 depths"}};
   for (const auto& [options, seen] : cases) {
     CAPTURE(seen);
-    const auto [code, message] = refusal([&] { Session(options).dex(); });
+    const auto [code, message] = refusal([&] { Session{options}; });
     CHECK(code == ExitCode::usage);
     CHECK_THAT(message, Catch::Contains(seen));
   }

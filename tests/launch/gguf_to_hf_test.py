@@ -1,10 +1,15 @@
 """launch/gguf_to_hf.py on a tiny GGUF made here: numbers, row order, tokenizer and refusals."""
+import contextlib
+import importlib.util
+import io
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 from gguf import GGMLQuantizationType, GGUFWriter
@@ -132,6 +137,53 @@ class GgufToHf(unittest.TestCase):
             self.assertEqual(outcome.returncode, 2, options)
             self.assertEqual(len(outcome.stderr.splitlines()), 1, outcome.stderr)
             self.assertEqual([path.name for path in self.directory.iterdir()], ["tiny.gguf"])
+
+    def convert_here(self):
+        """In this process, where the system's calls can be watched. Returns the exit code and what stood on stderr."""
+        spec = importlib.util.spec_from_file_location("gguf_to_hf", SCRIPT)
+        script = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(script)
+        errors = io.StringIO()
+        with mock.patch.object(sys, "argv", [str(SCRIPT), str(self.gguf), str(self.out)]), \
+                contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(errors):
+            try:
+                script.main()
+                return 0, errors.getvalue()
+            except SystemExit as end:
+                return end.code, errors.getvalue()
+
+    def test_all_is_on_the_disk_before_the_directory_takes_its_name_and_the_name_after(self):
+        write_gguf(self.gguf)
+        calls = []
+        fsync, replace = os.fsync, os.replace
+
+        def synced(descriptor):
+            path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+            calls.append(("sync", path.name, path.stat().st_size))
+            fsync(descriptor)
+
+        def renamed(source, target):
+            calls.append(("rename", Path(source).name, Path(target).name))
+            replace(source, target)
+
+        with mock.patch("os.fsync", synced), mock.patch("os.replace", renamed):
+            self.assertEqual(self.convert_here()[0], 0)
+        at = calls.index(("rename", "model.part", "model"))
+        files = {("sync", path.name, path.stat().st_size) for path in self.out.iterdir()}
+        self.assertEqual(len(files), 5)
+        self.assertEqual(set(calls[:at - 1]), files)  # whole, as they are now
+        self.assertEqual(calls[at - 1][:2], ("sync", "model.part"))
+        self.assertEqual([call[:2] for call in calls[at + 1:]], [("sync", self.directory.name)])
+
+    def test_a_disk_that_fails_is_one_line_with_exit_code_74_and_leaves_nothing(self):
+        write_gguf(self.gguf)
+        for place in ("os.fsync", "os.replace", "os.chmod", "pathlib.Path.write_text"):
+            with mock.patch(place, side_effect=OSError(28, "No space left on device")):
+                code, errors = self.convert_here()
+            self.assertEqual(code, 74, place)
+            self.assertIn("No space left on device", errors, place)
+            self.assertEqual(len(errors.splitlines()), 1, errors)
+            self.assertEqual([path.name for path in self.directory.iterdir()], ["tiny.gguf"], place)
 
     def test_a_cut_file_is_refused_with_its_size(self):
         write_gguf(self.gguf)

@@ -79,7 +79,56 @@ TEST_CASE("a bench ends with its result and leaves a line per measurement") {
     CAPTURE(wrong);
     CHECK(dex_program(bench + wrong).code == 2);
   }
-  CHECK(dex_program(bench + " --json " + (dir / "absent" / "lines.jsonl").string()).code == 2);
+  for (const auto& file : {dir / "absent" / "lines.jsonl", dir.path()}) {
+    const Outcome refused = dex_program(bench + " --json " + file.string());
+    CHECK(refused.code == 2);
+    CHECK_THAT(refused.err, Catch::Contains("--json is " + file.string() + ","));
+  }
+  CHECK(std::filesystem::is_directory(dir.path()));
+
+  dir.write("jobs.jsonl", "{\"prompt\":\"a\"}\n");
+  const Outcome no_tokenizer = dex_program(bench + " --prompts " + (dir / "jobs.jsonl").string());
+  CHECK(no_tokenizer.code == 2);
+  CHECK_THAT(no_tokenizer.err, Catch::Contains("no tokenizer.json") && !Catch::Contains("give --prompt-ids"));
+}
+
+// Of a model without weights nothing but its config can be read.
+TEST_CASE("options that cannot be are refused before the model is loaded, whatever the method") {
+  const dex::test::TempDir dir;
+  const auto model = dex::test::TinyModel{}.write(dir / "m");
+  std::filesystem::remove(model / "model.safetensors");
+  dir.write("full/precious.txt", "mine");
+  dir.write("jobs.jsonl", "{\"prompt\":\"a\"}\n");
+  const auto refused = [&](const std::string& command, const std::string& words) {
+    const Outcome outcome = dex_program(command + " --model " + model.string());
+    CAPTURE(command, outcome.err);
+    CHECK(outcome.code == 2);
+    CHECK(outcome.err.find(words) != std::string::npos);
+    CHECK(outcome.err.find("model.safetensors") == std::string::npos);
+  };
+  const std::string decode = "--quiet decode --prompt-ids 1 --depths 2", bench = "--quiet bench --depths 2";
+  for (const auto& command : {decode + " --method ar", decode + " --method dex", bench + " --methods ar", bench}) {
+    refused(command + " --expand x", "--expand is \"x\"");
+    refused(command + " --no-decs", "--no-decs");
+    refused(command + " --single-exit", "--single-exit");
+    refused(command + " --rows 0", "0 rows");
+    refused(command + " --width -1", "width -1");
+    refused(command + " --devices cuda:0", "\"cuda:0\"");
+    refused(command + " --devices cpu:0", "1 devices");
+    refused(command + " --devices cpu:0,cpu:100000", "\"cpu:100000\"");
+    refused(command + " --template none", "\"none\"");
+    refused(command + " --threads -1", "--threads is -1");
+    refused(command + " --dtype f16", "f16");
+  }
+  refused("--quiet decode --prompt-ids 1,x", "--prompt-ids is \"1,x\"");
+  refused(bench + " --methods x", "--methods names \"x\"");
+  refused(bench + " --methods ar,ar", "--methods names ar twice");
+  refused(bench + " --repeats 0", "--repeats is 0");
+  refused(bench + " --tokens 1000", "1001");
+  refused(bench + " --prompt-tokens 1000", "1001");
+  refused(bench + " --json " + dir.path().string(), "--json is");
+  const std::string jobs = (dir / "jobs.jsonl").string(), full = (dir / "full").string();
+  refused("--quiet ead --prompts " + jobs + " --out " + full, "something else");
 }
 
 TEST_CASE("options come from a file, and the command line goes before it") {

@@ -40,8 +40,9 @@ int most_keys(const Rows& rows) {
   return most;
 }
 
+// `rows_at_once`: what the scratch is made for; 0: all.
 std::vector<float> attend(const Cache& c, const Rows& rows, const std::vector<float>& q, bool every_schedule = true,
-                          int more_keys = 0) {
+                          int more_keys = 0, int rows_at_once = 0) {
   auto whole = rows.context;
   whole.push_back(0);  // never empty
   const test::DeviceArray<std::int32_t> context(whole), context_size(rows.context_size), branch(rows.branch),
@@ -64,7 +65,9 @@ std::vector<float> attend(const Cache& c, const Rows& rows, const std::vector<fl
                           .scale = 1 / std::sqrt(float(c.head_dim)),
                           .dtype = c.dtype,
                           .most_keys = most_keys(rows) + more_keys};
-    const test::Scratch scratch(cuda::tree_attention_scratch(p));
+    TreeAttention at_once = p;
+    if (rows_at_once > 0) at_once.rows = rows_at_once;
+    const test::Scratch scratch(cuda::tree_attention_scratch(at_once));
     REQUIRE(cuda::tree_attention(p, scratch.get(), nullptr) == 0);
     return out.read();
   });
@@ -138,6 +141,39 @@ TEST_CASE("rows that share a block attend with the bits they have alone") {
   }
 }
 
+TEST_CASE("a row attends with the same bits however many rows the scratch has room for") {
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+    const Cache c(6, 2, 20, 120, dtype);
+    Rows rows;
+    for (int i = 0; i < 90; ++i) rows.context.push_back((i * 17) % 97);
+    for (int i = 0; i < 19; ++i) rows.add((i * 23) % 91, {100 + i % 20, 99});
+    const auto q = c.queries(rows.count());
+    const auto want = bits_of(attend(c, rows, q, false));
+    for (const int at_once : {1, 2, 7, 9, 18}) {
+      CAPTURE(name_of(dtype), at_once);
+      CHECK(bits_of(attend(c, rows, q, at_once == 1, 0, at_once)) == want);
+    }
+  }
+}
+
+TEST_CASE("the scratch is for all rows, up to half a GiB or one row's where that is more") {
+  const auto scratch = [](std::int64_t rows, std::int64_t heads, std::int64_t keys) {
+    return cuda::tree_attention_scratch(
+        {.rows = int(rows), .heads = int(heads), .kv_heads = 8, .head_dim = 128, .most_keys = int(keys)});
+  };
+  const auto partials = [](std::size_t rows, std::size_t heads, std::size_t keys) {
+    return rows * heads * (keys / 64) * (128 + 2) * 4;
+  };
+  constexpr std::size_t kMost = std::size_t{512} << 20;
+  CHECK(scratch(1, 32, 131072) == partials(1, 32, 131072));
+  CHECK(scratch(128, 32, 4096) == partials(128, 32, 4096));
+  CHECK(partials(128, 64, 131072) > 8'000'000'000u);
+  CHECK(scratch(128, 64, 131072) <= kMost);
+  CHECK(scratch(128, 64, 131072) > kMost / 2);  // not needlessly few
+  CHECK(scratch(1000, 32, 131072) <= kMost);
+  CHECK(scratch(128, 128, 1 << 20) == partials(1, 128, 1 << 20));
+}
+
 TEST_CASE("a key counts the same from the context and from the branch, and in whatever cache row it lies") {
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
     const std::size_t half = std::size_t(100) * 2 * 24;
@@ -185,7 +221,9 @@ TEST_CASE("NaN in a key, a value or a query shows in its own row") {
 
 TEST_CASE("tree_attention refuses a scratch that is too small and does nothing for no rows") {
   TreeAttention p{.rows = 2, .heads = 2, .kv_heads = 1, .head_dim = 8, .most_keys = 65};
-  CHECK(cuda::tree_attention(p, {nullptr, cuda::tree_attention_scratch(p) - 1}, nullptr) == cuda::kTooSmall);
+  TreeAttention one = p;
+  one.rows = 1;
+  CHECK(cuda::tree_attention(p, {nullptr, cuda::tree_attention_scratch(one) - 1}, nullptr) == cuda::kTooSmall);
   p.rows = 0;
   CHECK(cuda::tree_attention(p, {}, nullptr) == 0);
 }

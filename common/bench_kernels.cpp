@@ -7,13 +7,14 @@
 #include <time.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <functional>
 #include <numeric>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "common/error.h"
+#include "common/program.h"
 #include "kernels/huge_memory.h"
 #include "kernels/linear.h"
 #include "kernels/panels.h"
@@ -26,6 +27,7 @@ namespace dex {
 namespace {
 
 constexpr int kRows[] = {1, 2, 4, 8, 16, 32, 64, 128};
+constexpr int kMostWeights = 1 << 30;  // of one matrix: 4 GB
 
 std::vector<float> random_floats(std::size_t count) {
   std::minstd_rand generator(1);
@@ -205,22 +207,19 @@ void bench_call(Machine& machine) {
 
 // SmolLM2-135M's (qkv, out, gate and up, down, head), then a layer's largest of an 8B model.
 std::vector<std::pair<int, int>> linear_sizes(int count, char** arguments) {
-  if (count == 3) return {{std::atoi(arguments[1]), std::atoi(arguments[2])}};
+  const bool small = count == 2 && std::string(arguments[1]) == "small";
+  require(count == 1 || small || count == 3, ExitCode::usage, "wanted dex_kernel_bench [small | OUT IN]");
+  if (count == 3) {
+    const int out = number_argument("OUT", arguments[1], 1, kMostWeights);
+    return {{out, number_argument("IN", arguments[2], 1, kMostWeights / out)}};
+  }
   std::vector<std::pair<int, int>> sizes = {{960, 576}, {576, 576}, {3072, 576}, {576, 1536}, {49152, 576}};
-  if (count < 2 || std::string(arguments[1]) != "small") sizes.insert(sizes.end(), {{14336, 4096}, {4096, 14336}});
+  if (!small) sizes.insert(sizes.end(), {{14336, 4096}, {4096, 14336}});
   return sizes;
 }
 
-}  // namespace
-}  // namespace dex
-
-int main(int count, char** arguments) {
-  using namespace dex;
+int run(int count, char** arguments) {
   const auto sizes = linear_sizes(count, arguments);
-  if (std::any_of(sizes.begin(), sizes.end(), [](auto size) { return size.first < 1 || size.second < 1; })) {
-    fmt::print(stderr, "usage: dex_kernel_bench [small | OUT IN]\n");
-    return 2;
-  }
   for (const int threads : {1, 2}) {
     Machine machine(threads);
     heading("linear OUT x IN");
@@ -235,4 +234,12 @@ int main(int count, char** arguments) {
     bench_call(machine);
     if (threads == 1) bench_row_ops(machine);
   }
+  return 0;
+}
+
+}  // namespace
+}  // namespace dex
+
+int main(int count, char** arguments) {
+  return dex::run_program("dex_kernel_bench", [&] { return dex::run(count, arguments); });
 }
