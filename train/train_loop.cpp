@@ -148,6 +148,7 @@ void TrainLoop::pass_over(const StepReport& step) {
   const bool skip = options_.on_nan == "skip";
   if (!skip || state_.skipped_in_row + 1 >= options_.nan_limit) {
     save();
+    wait_for_files();
     fail(ExitCode::usage,
          "step {}: the loss is {} and the gradient's norm {}{}; the steps before it are saved; a lower --lr or "
          "--dtype f32 may help",
@@ -184,6 +185,12 @@ void TrainLoop::save() {
     save_state(options_.out / "checkpoints", options_.keep, state_, identity_, depths_, all,
                optimizer_->steps(), best_->step());
   saved_step_ = state_.step;
+}
+
+// A rank that fails wakes the others, and rank 0 may be writing still.
+void TrainLoop::wait_for_files() {
+  if (!ranks_.leads()) ranks_.receive_text(Kind::agree, 0);
+  for (int rank = 1; ranks_.leads() && rank < ranks_.layout().world; ++rank) ranks_.send(Kind::agree, "", rank);
 }
 
 // Saved before: whoever is asked to stop meanwhile loses no step, and the best adapters have their checkpoint.

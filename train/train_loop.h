@@ -57,6 +57,7 @@ class TrainLoop {
   bool evaluation_due() const;             // between two steps
   void score(const std::vector<ExitSet>& sets);
   void save();
+  void wait_for_files();
   AdapterConfig adapter_config() const;
   std::vector<AdapterWeights> of_all_ranks(const std::vector<AdapterWeights>& own);  // on the leading rank
   TrainOutcome outcome(bool finished) const;
