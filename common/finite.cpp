@@ -1,5 +1,7 @@
 #include "common/finite.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace dex {
@@ -11,10 +13,11 @@ template <typename Word>
 bool has_full_exponent(std::span<const std::byte> bytes, Word exponent) {
   const Word lowest = exponent & static_cast<Word>(~exponent + 1);
   Word seen = 0;
-  for (std::size_t i = 0; i < bytes.size() / sizeof(Word); ++i) {
-    Word word;
-    std::memcpy(&word, bytes.data() + i * sizeof word, sizeof word);
-    seen |= static_cast<Word>((word & exponent) + lowest);
+  std::array<Word, 64> block{};  // of a size that the compiler knows: then it takes vectors
+  for (; !bytes.empty(); bytes = bytes.subspan(std::min(bytes.size(), sizeof block))) {
+    if (bytes.size() < sizeof block) block.fill(0);
+    std::memcpy(block.data(), bytes.data(), std::min(bytes.size(), sizeof block));
+    for (const Word word : block) seen |= static_cast<Word>((word & exponent) + lowest);
   }
   return seen >> (8 * sizeof(Word) - 1) != 0;
 }
