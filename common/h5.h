@@ -1,4 +1,4 @@
-// HDF5 in the one way this project uses it: V110 format bounds, fletcher32 on every data set, one thread per process.
+// HDF5 in the one way this project uses it: V110 format bounds, fletcher32 on every data set, one thread at a time.
 // No HDF5 header is needed to include this one. All failures are Error(io) naming the path and the object.
 #pragma once
 #include <cstdint>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 #include <utility>
 
 #include "common/error.h"
@@ -43,6 +44,27 @@ class Permutation {
   int half_;
 };
 
+using Indices = std::vector<std::size_t>;
+
+// `things` fall in cost.
+void deal_halves(std::span<const double> cost, const Indices& things, std::size_t parts, std::size_t most,
+                 std::vector<Indices>& dealt) {
+  if (parts == 1) return dealt.push_back(things);
+  const std::size_t share[] = {parts - parts / 2, parts / 2};
+  Indices half[2];
+  double load[] = {0, 0};
+  for (std::size_t done = 0; done < things.size(); ++done) {
+    const std::size_t left = things.size() - done;
+    const auto is_full = [&](int h) { return half[h].size() == share[h] * most; };
+    const auto needs_all = [&](int h) { return half[h].size() + left <= share[h]; };
+    const double ahead = load[0] * static_cast<double>(share[1]) - load[1] * static_cast<double>(share[0]);
+    const bool second = is_full(0) || needs_all(1) || (ahead > 0 && !is_full(1) && !needs_all(0));
+    half[second].push_back(things[done]);
+    load[second] += cost[things[done]];
+  }
+  for (int h : {0, 1}) deal_halves(cost, half[h], share[h], most, dealt);
+}
+
 }  // namespace
 
 std::uint64_t steps_per_epoch(std::uint64_t batch_size, std::uint64_t count) {
@@ -59,6 +81,17 @@ std::vector<std::uint64_t> batch_indices(std::uint64_t seed, std::uint64_t epoch
   for (std::uint64_t i = step * batch_size; i < std::min(count, (step + 1) * batch_size); ++i)
     indices.push_back(permutation(i));
   return indices;
+}
+
+std::vector<Indices> deal(std::span<const double> cost, std::size_t parts, std::size_t most) {
+  require(parts > 0 && parts <= cost.size() && cost.size() <= parts * most, ExitCode::bug,
+          "{} things for {} parts of 1 to {}", cost.size(), parts, most);
+  Indices things(cost.size());
+  std::iota(things.begin(), things.end(), std::size_t{0});
+  std::stable_sort(things.begin(), things.end(), [&](auto a, auto b) { return cost[a] > cost[b]; });
+  std::vector<Indices> dealt;
+  deal_halves(cost, things, parts, most, dealt);
+  return dealt;
 }
 
 }  // namespace dex

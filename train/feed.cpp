@@ -3,10 +3,15 @@
 #include <algorithm>
 
 namespace dex {
+namespace {
 
-Feed::Feed(const HiddenSource& source, std::function<std::vector<Sample>(std::int64_t step)> samples_of,
-           int batch_size, int micro_batch)
-    : source_(source), samples_of_(std::move(samples_of)), micro_batch_(micro_batch) {
+constexpr std::size_t kStepsRead = 2;  // at most, beyond those that are taken on
+
+}  // namespace
+
+Feed::Feed(const HiddenSource& source, std::function<Batch(std::int64_t step)> batch_of, int batch_size,
+           int micro_batch)
+    : source_(source), batch_of_(std::move(batch_of)), reader_(std::make_unique<WorkerPool>(1)) {
   const RankLayout& layout = source.ranks().layout();
   const std::int64_t passes_ahead = layout.pipeline > 1 ? layout.pipeline : 0;
   const std::int64_t least =
@@ -15,22 +20,29 @@ Feed::Feed(const HiddenSource& source, std::function<std::vector<Sample>(std::in
 }
 
 void Feed::start(std::int64_t first, std::int64_t end) {
-  next_step_ = first;
+  next_step_ = next_read_ = first;
   end_ = end;
+  reads_.clear();
+}
+
+Batch Feed::read_next() {
+  const auto read_ahead = [&] {
+    for (; next_read_ < end_ && reads_.size() < kStepsRead; ++next_read_)
+      reads_.push_back(reader_->submit([this, step = next_read_] { return batch_of_(step); }));
+  };
+  read_ahead();
+  Batch batch = reads_.front().get();
+  reads_.pop_front();
+  read_ahead();
+  return batch;
 }
 
 void Feed::take_on() {
   Begun next;
-  next.work.step = next_step_;
-  next.work.samples = samples_of_(next_step_++);
-  for (const Sample& sample : next.work.samples) {
-    next.work.rows += loss_rows(sample);
-    next.work.tokens += pass_tokens(sample);
-  }
-  if (next.work.rows > 0)
-    next.work.micro_batches = quotient_up(static_cast<std::int64_t>(next.work.samples.size()), micro_batch_);
+  next.work.step = next_step_++;
+  next.work.batch = read_next();
   const RankLayout& layout = source_.ranks().layout();
-  next.work.mine = share_of(next.work.micro_batches, layout, layout.replica());
+  next.work.mine = share_of(static_cast<std::int64_t>(next.work.batch.micro_batches.size()), layout, layout.replica());
   steps_.push_back(std::move(next));
 }
 
@@ -41,17 +53,11 @@ const StepWork& Feed::enter() {
   return steps_.front().work;
 }
 
-std::span<const Sample> Feed::micro_batch_of(const StepWork& work, std::int64_t index) const {
-  const std::int64_t begin = index * micro_batch_, count = static_cast<std::int64_t>(work.samples.size());
-  return std::span(work.samples)
-      .subspan(static_cast<std::size_t>(begin),
-               static_cast<std::size_t>(std::min(micro_batch_, count - begin)));
-}
-
 bool Feed::begin_next() {
   for (Begun& step : steps_) {
     if (step.begun == step.work.mine.size()) continue;
-    in_flight_.push_back(source_.begin(micro_batch_of(step.work, step.work.mine.begin + step.begun++)));
+    const auto next = static_cast<std::size_t>(step.work.mine.begin + step.begun++);
+    in_flight_.push_back(source_.begin(step.work.batch.micro_batches[next]));
     return true;
   }
   return false;

@@ -1,13 +1,15 @@
 // The steps of a run as this rank works on them: which micro-batches are its replica's, and passes begun ahead
-// of their turn, those of the next steps too, since no gradient crosses the backbone.
+// of their turn, those of the next steps too, since no gradient crosses the backbone. A thread of its own reads the samples of
+// the next steps, so that nobody waits for a slow disk.
 #pragma once
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <span>
-#include <vector>
+#include <future>
+#include <memory>
 
-#include "data/sample.h"
+#include "data/worker_pool.h"
+#include "train/batch.h"
 #include "train/hidden_source.h"
 #include "train/ranks.h"
 
@@ -15,16 +17,16 @@ namespace dex {
 
 struct StepWork {
   std::int64_t step = 0;
-  std::vector<Sample> samples;        // of all replicas
-  std::int64_t rows = 0, tokens = 0;  // of all replicas
-  std::int64_t micro_batches = 0;     // of all replicas; 0 when there is no row
-  IndexRange mine;
+  Batch batch;
+  IndexRange mine;  // of batch.micro_batches
 };
 
 class Feed {
  public:
-  Feed(const HiddenSource& source, std::function<std::vector<Sample>(std::int64_t step)> samples_of,
-       int batch_size, int micro_batch);
+  // `batch_of` is called by the reading thread, for one step after the other; what it throws comes out of enter()
+  // of that step. To be moved before start() only.
+  Feed(const HiddenSource& source, std::function<Batch(std::int64_t step)> batch_of, int batch_size,
+       int micro_batch);
 
   // The steps from `first` on, none begun from `end` on.
   void start(std::int64_t first, std::int64_t end);
@@ -39,16 +41,19 @@ class Feed {
     std::int64_t begun = 0;  // micro-batches of work.mine
   };
   void take_on();     // one more step
+  Batch read_next();
   bool begin_next();  // false when no pass can be begun yet
-  std::span<const Sample> micro_batch_of(const StepWork& work, std::int64_t index) const;
 
   const HiddenSource& source_;
-  std::function<std::vector<Sample>(std::int64_t step)> samples_of_;
-  std::int64_t micro_batch_;
+  std::function<Batch(std::int64_t step)> batch_of_;
   std::int64_t steps_ahead_;  // as many as ahead() passes of the first position reach into
   std::int64_t next_step_ = 0, end_ = 0;
   std::deque<Begun> steps_;           // taken on, the first is the current one
   std::deque<HiddenRows> in_flight_;  // begun passes, in order
+
+  std::int64_t next_read_ = 0;
+  std::deque<std::future<Batch>> reads_;  // of the next steps, in order
+  std::unique_ptr<WorkerPool> reader_;    // the last member: it stops first
 };
 
 }  // namespace dex

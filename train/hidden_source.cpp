@@ -1,54 +1,75 @@
 #include "train/hidden_source.h"
 
+#include <array>
 #include <deque>
+#include <utility>
 
 namespace dex {
 namespace {
 
-// Samples laid end to end. What follows a sample's last loss row cannot reach one, so it is left out.
-struct Layout {
-  std::vector<Token> tokens;
-  std::vector<std::int64_t> begin{0};
-  std::vector<std::int64_t> rows;  // loss rows, as indices into tokens
-};
+at::Tensor loss_row_index(const Sample& sample) {
+  std::vector<std::int64_t> rows;
+  for (std::size_t i = 1; i < sample.tokens.size(); ++i)
+    if (sample.supervised[i]) rows.push_back(static_cast<std::int64_t>(i) - 1);
+  return at::tensor(rows, at::kLong);
+}
 
-Layout lay_out(std::span<const Sample> samples) {
-  Layout layout;
-  for (const Sample& sample : samples) {
-    const std::int64_t offset = layout.begin.back();
-    for (std::size_t i = 1; i < sample.tokens.size(); ++i)
-      if (sample.supervised[i]) layout.rows.push_back(offset + static_cast<std::int64_t>(i) - 1);
-    layout.tokens.insert(layout.tokens.end(), sample.tokens.begin(),
-                         sample.tokens.begin() + pass_tokens(sample));
-    layout.begin.push_back(static_cast<std::int64_t>(layout.tokens.size()));
-  }
-  return layout;
+at::Tensor embedded(const Model& model, const Sample& sample) {
+  return model.embedding->rows(std::span(sample.tokens).first(static_cast<std::size_t>(pass_tokens(sample))));
 }
 
 }  // namespace
 
 HiddenSource::HiddenSource(const Model& model) : HiddenSource(model, one_rank()) {}
 
+// What follows the last loss row cannot reach one, so it is left out.
+std::vector<at::Tensor> HiddenSource::pass(const Sample& sample, at::Tensor& x_TD) const {
+  const at::Tensor index = loss_row_index(sample);
+  std::vector<at::Tensor> rows;
+  for (const Stage& stage : model_.stages) {
+    x_TD = stage.forward_causal(x_TD, std::array<std::int64_t, 2>{0, x_TD.size(0)});
+    rows.push_back(x_TD.index_select(0, index));
+  }
+  return rows;
+}
+
+std::vector<at::Tensor> HiddenSource::cached_pass(const Sample& sample) const {
+  const std::string key = key_of(sample);
+  at::Tensor states = cache_->find(key);
+  if (!states.defined()) {
+    at::Tensor x_TD = embedded(model_, sample);
+    states = at::stack(pass(sample, x_TD));
+    cache_->add(key, states);
+  }
+  return states.unbind();
+}
+
 HiddenRows HiddenSource::begin(std::span<const Sample> samples) const {
-  const Layout layout = lay_out(samples);
-  const at::Tensor index = at::tensor(layout.rows, at::kLong);
   const int rank = ranks_.layout().rank;
   HiddenRows result;
-  result.tokens = static_cast<std::int64_t>(layout.tokens.size());
-  at::Tensor x = ranks_.first()
-                     ? model_.embedding->rows(layout.tokens)
-                     : ranks_.receive(Kind::rows, rank - 1, {result.tokens, model_.config.hidden_size});
-  for (const Stage& stage : model_.stages) {
-    x = stage.forward_causal(x, layout.begin);
-    result.h_RD.push_back(x.index_select(0, index));
+  for (const Sample& sample : samples) result.tokens += pass_tokens(sample);
+  at::Tensor arrived;
+  if (!ranks_.first())
+    arrived = ranks_.receive(Kind::rows, rank - 1, {result.tokens, model_.config.hidden_size});
+  std::vector<std::vector<at::Tensor>> rows(model_.stages.size());  // by stage, then sample
+  std::vector<at::Tensor> leaving;
+  std::int64_t done = 0;
+  for (const Sample& sample : samples) {
+    const std::int64_t first = std::exchange(done, done + pass_tokens(sample));
+    at::Tensor x_TD;
+    if (!cache_) x_TD = ranks_.first() ? embedded(model_, sample) : arrived.slice(0, first, done);
+    const auto own = cache_ ? cached_pass(sample) : pass(sample, x_TD);
+    for (std::size_t k = 0; k < own.size(); ++k) rows[k].push_back(own[k]);
+    if (!ranks_.last()) leaving.push_back(x_TD);
   }
+  for (const auto& of_samples : rows) result.h_RD.push_back(at::cat(of_samples));
   if (ranks_.last()) {
     result.final_RD = result.h_RD.back();
     result.h_RD.pop_back();
     for (int back = 1; back < ranks_.layout().pipeline; ++back)
       ranks_.send(Kind::final_rows, result.final_RD, rank - back);
   } else {
-    ranks_.send(Kind::rows, x, rank + 1);
+    ranks_.send(Kind::rows, at::cat(leaving), rank + 1);
   }
   return result;
 }

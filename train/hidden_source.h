@@ -1,6 +1,6 @@
-// The frozen model run over samples: the hidden states that the adapters learn from. Nothing is padded, and
-// only the supervised rows come out. Ranks that share a model each run their own layers: rows move forward,
-// final rows come back.
+// The frozen model run over samples: the hidden states that the adapters learn from. Nothing is padded, each
+// sample goes through the model alone, so its rows' bits do not depend on its company, and only the supervised
+// rows come out. Ranks that share a model each run their own layers: rows move forward, final rows come back.
 #pragma once
 #include <ATen/ATen.h>
 
@@ -12,6 +12,7 @@
 #include "common/model.h"
 #include "data/sample.h"
 #include "train/ranks.h"
+#include "train/state_cache.h"
 
 namespace dex {
 
@@ -42,9 +43,16 @@ class HiddenSource {
   const Model& model() const { return model_; }
   Ranks& ranks() const { return ranks_; }
 
+  // From now on samples that the cache knows need no pass, and others are added to it. For a rank alone.
+  void keep_in(StateCache& cache) { cache_ = &cache; }
+
  private:
+  std::vector<at::Tensor> pass(const Sample& sample, at::Tensor& x_TD) const;  // loss rows at the end of each stage
+  std::vector<at::Tensor> cached_pass(const Sample& sample) const;
+
   const Model& model_;
   Ranks& ranks_;
+  StateCache* cache_ = nullptr;
 };
 
 // Targets that have a row before them: what a step's loss is divided by.

@@ -23,13 +23,13 @@ struct Work {
 };
 
 double working_bytes_of(const ModelConfig& c, const PositionPlan& p, const ExitSizes& adapter,
-                        const Work& work, double ahead, double type) {
+                        const Work& work, double length, double ahead, double type) {
   const double tokens = work.tokens / std::max(1.0, work.passes),
                rows = work.rows / std::max(1.0, work.passes);
   const double h = static_cast<double>(c.hidden_size),
                qkv = (static_cast<double>(c.num_heads) + 2.0 * c.num_kv_heads) * c.head_dim;
-  const double layer =
-      tokens * (8 * h + type * (2 * h + 3 * qkv + 3 * static_cast<double>(c.intermediate_size)));
+  const double layer =  // one sample at a time, between the rows that came and those that leave
+      length * type * (2 * h + 3 * qkv + 3 * static_cast<double>(c.intermediate_size)) + tokens * 8 * h;
   const double exits = static_cast<double>(p.depths.size());
   const double kept = ahead * rows * h * 4 * (exits + 1) +
                       exits * rows * (6 * h + 2 * static_cast<double>(adapter.width)) * 4;
@@ -49,7 +49,7 @@ TrainPlan plan_training(const ModelConfig& c, const DepthSet& depths, const Trai
                h = static_cast<double>(c.hidden_size);
   const double vocab_bytes = static_cast<double>(c.vocab_size) * h * type;
   const Work work{o.batch_size * sample.tokens / replicas, o.batch_size * sample.rows / replicas,
-                  std::ceil(static_cast<double>(o.batch_size) / o.micro_batch / replicas)};
+                  std::ceil(o.batch_size * std::max(1.0 / o.micro_batch, sample.tokens / static_cast<double>(o.micro_tokens)) / replicas)};
   TrainPlan plan{.replicas = layout.replicas(), .sample = sample, .flops_per_second = flops_per_second};
   for (int position = 0; position < layout.pipeline; ++position) {
     const StageShare share = layout.stages(position);
@@ -66,7 +66,7 @@ TrainPlan plan_training(const ModelConfig& c, const DepthSet& depths, const Trai
         std::bit_width(static_cast<std::uint64_t>(work.passes)) + 1;  // open parts of the ordered sum
     p.trained_bytes = static_cast<double>(p.trainable) * 4 * (3 + gradients);
     p.working_bytes =
-        working_bytes_of(c, p, adapter, work, layout.pipeline - position + (layout.pipeline > 1), type);
+        working_bytes_of(c, p, adapter, work, sample.tokens, layout.pipeline - position + (layout.pipeline > 1), type);
     const ExitSizes exits{static_cast<std::int64_t>(p.depths.size()), adapter.hidden, adapter.width};
     p.flops = o.batch_size / replicas * layers_flops(c, p.layers.size(), sample.tokens) +
               exits_flops(exits, c.vocab_size, work.rows);

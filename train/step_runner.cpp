@@ -1,7 +1,6 @@
 #include "train/step_runner.h"
 
 #include "common/stopwatch.h"
-#include "train/flops.h"
 #include "train/ordered_sum.h"
 #include "train/replica_sum.h"
 
@@ -41,8 +40,8 @@ std::optional<at::Tensor> StepRunner::gradient_of(const StepWork& work,
     add_own(report, loss_->add_gradients(hidden.h_RD, hidden.final_RD, weights, report.rows, views, depths_));
     gradient.add(i, std::move(part));
   }
-  if (sizes_.exits == 0 || work.micro_batches == 0) return at::Tensor();
-  return replica_sum(ranks_, std::move(gradient), work.micro_batches, sizes_.size());
+  if (sizes_.exits == 0 || report.micro_batches == 0) return at::Tensor();
+  return replica_sum(ranks_, std::move(gradient), report.micro_batches, sizes_.size());
 }
 
 std::optional<StepReport> StepRunner::run(std::int64_t index, double learning_rate,
@@ -52,10 +51,11 @@ std::optional<StepReport> StepRunner::run(std::int64_t index, double learning_ra
   if (dropped()) return std::nullopt;
   const StepWork& work = feed_.enter();
   StepReport report{.step = index + 1,
-                    .rows = work.rows,
-                    .tokens = work.micro_batches > 0 ? work.tokens : 0,
-                    .micro_batches = work.micro_batches,
-                    .learning_rate = learning_rate};
+                    .rows = work.batch.rows,
+                    .tokens = work.batch.tokens,
+                    .micro_batches = static_cast<std::int64_t>(work.batch.micro_batches.size()),
+                    .learning_rate = learning_rate,
+                    .flops = work.batch.flops};
   report.own.assign(static_cast<std::size_t>(1 + sizes_.exits), 0);
   const auto gradient = gradient_of(work, weights, report);
   if (!gradient) return std::nullopt;
@@ -67,9 +67,6 @@ std::optional<StepReport> StepRunner::run(std::int64_t index, double learning_ra
   feed_.begin_ahead();  // while the others' reports are on their way
   settle(report, ranks_);
   if (!gradients.empty() && !report.skipped) optimizer.step(gradients, learning_rate);
-  if (ranks_.leads() && work.micro_batches > 0)
-    report.flops = step_flops(model_.config, {depths_, sizes_.hidden, sizes_.width}, model_.head->vocab(),
-                              work.samples);
   feed_.leave();
   report.seconds = watch.seconds();
   return report;

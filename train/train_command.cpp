@@ -35,13 +35,20 @@ std::vector<Sample> held_out_samples(const TokenShards& shards, int wanted) {
   return samples;
 }
 
+std::int64_t targets_of(const Manifest& manifest, const std::string& split) {
+  std::uint64_t targets = 0;
+  for (const ShardFile& file : manifest.splits.at(split)) targets += file.supervised;
+  return static_cast<std::int64_t>(targets);
+}
+
 TrainingData open_data(const TrainOptions& options, const Model& model) {
   const auto shards = std::make_shared<TokenShards>(TokenShards::open(options.data, "train"));
   shards->require_made_for(model.tokenizer ? model.tokenizer->digest() : "", model.config.vocab_size);
   return {.size = shards->size(),
           .sample = [shards](std::uint64_t index) { return shards->sample(index); },
           .held_out = held_out_samples(TokenShards::open(options.data, "held_out"), options.eval_samples),
-          .digest = shards->digest()};
+          .digest = shards->digest(),
+          .targets = targets_of(shards->manifest(), "train")};
 }
 
 void prepare_torch(const TrainOptions& options, const RankEnvironment& place) {
@@ -155,7 +162,8 @@ void add_options(CLI::App& c, TrainOptions& o) {
   number("--epochs", o.epochs, "Passes over the data");
   number("--steps", o.steps, "Steps instead of epochs; 0: epochs count");
   number("--batch-size", o.batch_size, "Samples of a step");
-  number("--micro-batch", o.micro_batch, "Samples that are in memory at once");
+  number("--micro-batch", o.micro_batch, "Samples that are in memory at once, at most");
+  number("--micro-tokens", o.micro_tokens, "Tokens that are in memory at once, at most; a longer sample is there alone");
   number("--lr", o.learning_rate, "Highest learning rate");
   number("--warmup", o.warmup, "Share of the steps in which the rate rises; then it falls to 0");
   number("--weight-decay", o.weight_decay, "Of AdamW");
@@ -183,6 +191,8 @@ void add_options(CLI::App& c, TrainOptions& o) {
   number("--init-timeout", o.init_timeout, "Seconds until all ranks must have met and loaded");
   number("--step-timeout", o.step_timeout,
          "Seconds a rank may wait for another; longer than a micro-batch or a save takes");
+  c.add_option("--cache-states", o.cache_states,
+               "Directory that keeps the frozen model's hidden states for later epochs and runs (one rank)");
   c.add_flag("--resume", o.resume, "Go on after the newest whole checkpoint in --out, if there is one");
   c.add_flag("--deterministic", o.deterministic, "Refuse operators whose result may differ between runs");
   c.add_flag("--dry-run", o.dry_run, "Print the plan and stop; needs config.json only");

@@ -8,6 +8,7 @@
 #include "common/file.h"
 #include "common/log.h"
 #include "common/progress.h"
+#include "train/flops.h"
 #include "train/rank_exchange.h"
 #include "train/ridge_over_ranks.h"
 
@@ -68,7 +69,7 @@ TrainLoop::TrainLoop(const TrainOptions& options, const Model& model, TrainingDa
       source_(model, ranks_),
       steps_(options, source_,
              Feed(
-                 source_, [this](std::int64_t step) { return order_.samples(step); }, options.batch_size,
+                 source_, [this](std::int64_t step) { return batch_of(step); }, options.batch_size,
                  options.micro_batch),
              stop_wanted_),
       identity_(identity_of(options)),
@@ -81,6 +82,25 @@ TrainLoop::TrainLoop(const TrainOptions& options, const Model& model, TrainingDa
   asked.update(identity_);
   asked.update(control_of(options_));
   agree(ranks_, asked);
+  open_cache();
+}
+
+void TrainLoop::open_cache() {
+  if (options_.cache_states.empty()) return;
+  require(ranks_.alone(), ExitCode::usage, "--cache-states is for one rank, and there are {}", ranks_.layout().world);
+  cache_.emplace(options_.cache_states, model_, data_.digest);
+  std::int64_t rows = data_.targets;
+  for (const Sample& sample : data_.held_out) rows += loss_rows(sample);
+  cache_->require_room(rows);
+  source_.keep_in(*cache_);
+}
+
+Batch TrainLoop::batch_of(std::int64_t step) const {
+  const ExitSizes exits = sizes(static_cast<std::int64_t>(depths_.size()));
+  return make_batch(order_.samples(step),
+                    {static_cast<std::size_t>(options_.micro_batch), options_.micro_tokens}, [&](const Sample& sample) {
+                      return step_flops(model_.config, exits, model_.config.vocab_size, std::span(&sample, 1));
+                    });
 }
 
 ExitSizes TrainLoop::sizes(std::int64_t exits) const {
@@ -177,6 +197,7 @@ std::vector<AdapterWeights> TrainLoop::of_all_ranks(const std::vector<AdapterWei
 }
 
 void TrainLoop::save() {
+  if (cache_) cache_->flush();
   if (saved_step_ == state_.step) return;
   const TrainTensors all{.weights = of_all_ranks(weights_),
                          .first = of_all_ranks(optimizer_->first()),

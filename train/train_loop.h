@@ -17,6 +17,7 @@
 #include "train/run_report.h"
 #include "train/sample_order.h"
 #include "train/schedule.h"
+#include "train/state_cache.h"
 #include "train/step_runner.h"
 #include "train/train_options.h"
 #include "train/train_state.h"
@@ -47,6 +48,8 @@ class TrainLoop {
   TrainOutcome run();
 
  private:
+  void open_cache();
+  Batch batch_of(std::int64_t step) const;
   std::vector<AdapterWeights> start();
   std::string found_checkpoint();  // its name, or nothing: what the leading rank sees
   void open_report(bool anew);
@@ -72,6 +75,7 @@ class TrainLoop {
   SampleOrder order_;
   std::int64_t total_steps_;
   Schedule schedule_;
+  std::optional<StateCache> cache_;
   HiddenSource source_;
   StepRunner steps_;
   nlohmann::json identity_;

@@ -23,6 +23,7 @@ void check(const TrainOptions& o) {
   at_least<std::int64_t>("--steps", o.steps, 0);
   at_least("--batch-size", o.batch_size, 1);
   at_least("--micro-batch", o.micro_batch, 1);
+  at_least<std::int64_t>("--micro-tokens", o.micro_tokens, 1);
   require(o.width >= 0 && o.width <= 1 << 20, ExitCode::usage, "--width is {}, wanted 0 .. {}", o.width, 1 << 20);
   require(o.threads >= 0 && o.threads <= 1024, ExitCode::usage, "--threads is {}, wanted 0 .. 1024", o.threads);
   at_least("--keep", o.keep, 1);
@@ -50,7 +51,8 @@ void check(const TrainOptions& o) {
 
 nlohmann::json identity_of(const TrainOptions& o) {
   return {{"depths", o.depths},         {"epochs", o.steps > 0 ? 0 : o.epochs}, {"steps", o.steps},
-          {"batch_size", o.batch_size}, {"micro_batch", o.micro_batch},         {"learning_rate", o.learning_rate},
+          {"batch_size", o.batch_size}, {"micro_batch", o.micro_batch},         {"micro_tokens", o.micro_tokens},
+          {"learning_rate", o.learning_rate},
           {"warmup", o.warmup},         {"weight_decay", o.weight_decay},       {"tau", o.tau},
           {"width", o.width},           {"init", o.init},                       {"dtype", o.dtype},
           {"ridge_tokens", o.init == "ridge" ? o.ridge_tokens : 0},             {"seed", o.seed}};

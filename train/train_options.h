@@ -9,10 +9,12 @@ namespace dex {
 
 struct TrainOptions {
   std::filesystem::path model, data, out;
+  std::filesystem::path cache_states;  // empty: none
   std::string depths;
   int epochs = 2;
   std::int64_t steps = 0;  // 0: as many as the epochs have
   int batch_size = 16, micro_batch = 4;
+  std::int64_t micro_tokens = 4096;
   double learning_rate = 1e-3, warmup = 0.06, weight_decay = 0, tau = 1;
   std::int64_t width = 0;  // of the adapters; 0: twice the hidden size
   std::string init = "paper", dtype = "bf16";

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <numeric>
+#include <random>
 
 #include "common/error.h"
 
@@ -57,4 +58,56 @@ TEST_CASE("places and samples are unrelated") {
     const double correlation = 1 - 6 * distance / (static_cast<double>(n) * (static_cast<double>(n) * n - 1));
     CHECK(std::abs(correlation) < 3.5 / std::sqrt(n));
   }
+}
+
+TEST_CASE("things are dealt each once, into parts of near-equal cost and number") {
+  const std::vector<double> cost{7, 1, 1, 1, 1, 1, 1, 1};
+  CHECK(deal(cost, 2, 7) == std::vector<std::vector<std::size_t>>{{0}, {1, 2, 3, 4, 5, 6, 7}});
+  CHECK(deal(cost, 2, 4) == std::vector<std::vector<std::size_t>>{{0, 5, 6, 7}, {1, 2, 3, 4}});
+  CHECK(deal(cost, 1, 8) == std::vector<std::vector<std::size_t>>{{0, 1, 2, 3, 4, 5, 6, 7}});
+  CHECK(deal(std::vector<double>{0, 0, 0}, 3, 1) == std::vector<std::vector<std::size_t>>{{0}, {1}, {2}});
+  CHECK(deal(std::vector<double>{100, 0, 0}, 3, 3).size() == 3);
+  std::mt19937_64 random(4);
+  for (std::size_t count = 1; count <= 40; ++count)
+    for (std::size_t most : {1, 2, 3, 4, 7})
+      for (std::size_t parts = (count + most - 1) / most; parts <= count; ++parts) {
+        std::vector<double> costs;
+        for (std::size_t i = 0; i < count; ++i) costs.push_back(static_cast<double>(random() % 1000));
+        std::vector<std::size_t> all;
+        const auto dealt = deal(costs, parts, most);
+        REQUIRE(dealt.size() == parts);
+        for (const auto& part : dealt) {
+          REQUIRE((!part.empty() && part.size() <= most));
+          all.insert(all.end(), part.begin(), part.end());
+        }
+        std::sort(all.begin(), all.end());
+        std::vector<std::size_t> wanted(count);
+        std::iota(wanted.begin(), wanted.end(), std::size_t{0});
+        REQUIRE(all == wanted);
+      }
+  CHECK_THROWS_AS(deal(cost, 9, 1), Error);
+  CHECK_THROWS_AS(deal(cost, 2, 3), Error);
+}
+
+TEST_CASE("neighbouring parts weigh the same, however many replicas share them") {
+  std::mt19937_64 random(5);
+  double before = 0, after = 0;
+  for (int step = 0; step < 200; ++step) {
+    std::vector<double> costs;
+    for (int i = 0; i < 16; ++i) costs.push_back(30 + static_cast<double>(random() % 1000));
+    const double mean = std::accumulate(costs.begin(), costs.end(), 0.0) / 4;
+    const auto dealt = deal(costs, 8, 2);
+    double most_before = 0, most_after = 0;
+    for (std::size_t replica = 0; replica < 4; ++replica) {
+      double here = 0;
+      for (std::size_t part : {2 * replica, 2 * replica + 1})
+        for (std::size_t i : dealt[part]) here += costs[i];
+      most_after = std::max(most_after, here / mean);
+      most_before = std::max(most_before, std::accumulate(&costs[4 * replica], &costs[4 * replica] + 4, 0.0) / mean);
+    }
+    before += most_before / 200;
+    after += most_after / 200;
+  }
+  CHECK(before > 1.3);  // in the order they come the slowest of four replicas has 1.37 of the mean
+  CHECK(after < 1.1);
 }

@@ -23,13 +23,9 @@ std::int64_t checked_step(const std::filesystem::path& out, std::int64_t before)
   return search.step.value_or(0);
 }
 
-}  // namespace
-
-TEST_CASE("training killed at random moments and resumed ends with the bytes of the unbroken run", "[faults]") {
-  const int world = GENERATE(1, 2);
-  const TrainingJob job(world);
+// Runs until there were so many kills; every run ends with the bytes of the unbroken one.
+void kill_and_resume(const TrainingJob& job, int wanted) {
   std::mt19937 random(17);
-  const int wanted = world == 1 ? test::times(10, 200) : test::times(4, 200);
   int kills = 0, runs = 0, resumes = 0;
   double longest = 0;  // that the others stayed after a kill
   while (kills < wanted) {
@@ -57,9 +53,22 @@ TEST_CASE("training killed at random moments and resumed ends with the bytes of 
     job.check_result(out);
     std::filesystem::remove_all(out);
   }
-  WARN("of " << world << " ranks: " << kills << " kills, " << resumes << " resumes from a checkpoint, " << runs
+  WARN("of " << job.ranks() << " ranks: " << kills << " kills, " << resumes << " resumes from a checkpoint, " << runs
              << " runs equal to the unbroken one; the others stayed " << longest << " s at most");
   CHECK(longest < TrainingJob::kJoinSeconds + 2 + 10 * job.seconds);  // more only where the machine is that slow
+}
+
+}  // namespace
+
+TEST_CASE("training killed at random moments and resumed ends with the bytes of the unbroken run", "[faults]") {
+  const int world = GENERATE(1, 2);
+  kill_and_resume(TrainingJob(world), world == 1 ? test::times(10, 200) : test::times(4, 200));
+}
+
+TEST_CASE("so does training that keeps the model's states, killed while it writes and reads them", "[faults]") {
+  TrainingJob job;
+  job.options = {"--cache-states", job.dir / "states"};
+  kill_and_resume(job, test::times(6, 100));
 }
 
 TEST_CASE("training asked to stop at random moments saves and leaves with code 75, or 0 when it is done", "[faults]") {

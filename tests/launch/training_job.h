@@ -89,18 +89,22 @@ class TrainingJob {
 
   static constexpr double kJoinSeconds = 10;  // --init-timeout
 
+  int ranks() const { return ranks_; }
   static std::string program() { return std::string(DEX_BINARY_DIR) + "/dex"; }
 
   TempDir dir{memory_directory()};
   std::map<std::string, std::string> result;
   double seconds = 0;  // of an unbroken run
+  Command options;     // more of them
 
  private:
   Command command(const std::filesystem::path& out) const {
-    return {program(), "train", "--model", dir / "model", "--data", dir / "data", "--depths", "1,3", "--out", out,
+    Command line{program(), "train", "--model", dir / "model", "--data", dir / "data", "--depths", "1,3", "--out", out,
             "--steps", "12", "--batch-size", "4", "--micro-batch", "2", "--lr", "1e-2", "--dtype", "f32",
             "--threads", "1", "--save-every", "1", "--keep", "2", "--eval-samples", "3", "--resume",
             "--init-timeout", std::to_string(kJoinSeconds)};
+    line.insert(line.end(), options.begin(), options.end());
+    return line;
   }
 
   int ranks_;

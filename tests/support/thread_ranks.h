@@ -26,6 +26,7 @@ struct ThreadRanks {
   std::function<void(int rank, TrainOptions&)> change = [](int, TrainOptions&) {};
   std::function<void(int rank, const Model&)> alter = [](int, const Model&) {};  // weights, before it trains
   std::function<bool(int rank)> stop = [](int) { return false; };
+  std::function<void(int rank, std::uint64_t index)> on_read = [](int, std::uint64_t) {};  // of a sample
 
   std::vector<RankResult> run() const {
     auto wires = local_transports(world);
@@ -56,7 +57,11 @@ struct ThreadRanks {
     const Model part = Model::load(model, depths, Dtype::f32, WeightLayout::rows, ranks.layout().stages());
     alter(rank, part);
     const TrainingData data{.size = samples.size(),
-                            .sample = [this](std::uint64_t i) { return samples.at(i); },
+                            .sample =
+                                [this, rank](std::uint64_t i) {
+                                  on_read(rank, i);
+                                  return samples.at(i);
+                                },
                             .held_out = held_out,
                             .digest = "samples"};
     return TrainLoop(

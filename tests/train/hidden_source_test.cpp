@@ -65,3 +65,24 @@ TEST_CASE("samples without a target give no rows and cost no tokens") {
   CHECK(hidden.final_RD.size(0) == 0);
   CHECK(hidden.tokens == 0);
 }
+
+TEST_CASE("a sample's rows have the same bits in any company") {
+  const test::TempDir dir;
+  const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
+  const Model model = Model::load(test::TinyModel{.hidden = 24}.write(dir / "m"), DepthSet({1, 3}, 4), dtype, WeightLayout::rows);
+  auto samples = test::tiny_samples(7, 97, 11);
+  samples.push_back({.tokens = {5, 6}, .supervised = {0, 1}});
+  const HiddenSource source(model);
+  const HiddenRows together = source.rows(samples);
+  std::int64_t row = 0;
+  for (const Sample& sample : samples) {
+    const HiddenRows alone = source.rows(std::span(&sample, 1));
+    const auto same = [&](const at::Tensor& all, const at::Tensor& own) {
+      return all.slice(0, row, row + own.size(0)).equal(own);
+    };
+    CHECK(same(together.final_RD, alone.final_RD));
+    for (std::size_t k = 0; k < 2; ++k) CHECK(same(together.h_RD[k], alone.h_RD[k]));
+    row += alone.final_RD.size(0);
+  }
+  CHECK(row == together.final_RD.size(0));
+}

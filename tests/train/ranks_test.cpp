@@ -6,6 +6,7 @@
 #include <limits>
 #include <sstream>
 
+#include "checkpoints/checkpoint.h"
 #include "common/file.h"
 #include "common/safetensors.h"
 #include "common/tensors.h"
@@ -417,6 +418,27 @@ TEST_CASE("one rank's error ends the others with its code") {
     CHECK(result.error->code() == ExitCode::usage);
     CHECK(std::string(result.error->what()).find("5000") != std::string::npos);
   }
+}
+
+TEST_CASE("an error of one rank's reading thread ends all with its code, and the steps before it stay saved") {
+  Training run;
+  run.world = 4;
+  run.stages = 2;
+  run.options.out = run.dir / "out";
+  run.options.save_every = 1;
+  const std::uint64_t bad = batch_indices(0, 0, 4, 4, run.samples.size())[2];
+  run.on_read = [&](int rank, std::uint64_t index) {
+    require(rank != 3 || index != bad, ExitCode::io, "train-00002.h5: cannot be read");
+  };
+  for (const auto& result : run.run()) {
+    REQUIRE(result.error);
+    INFO(result.error->what());
+    CHECK(result.error->code() == ExitCode::io);
+    CHECK(std::string(result.error->what()).find("train-00002.h5: cannot be read") != std::string::npos);
+  }
+  const auto saved = checkpoints_in(run.dir / "out/checkpoints");
+  CHECK_FALSE(saved.empty());
+  CHECK(saved.back().first <= 4);
 }
 
 TEST_CASE("stages fold in order onto ranks as evenly as their layers allow") {

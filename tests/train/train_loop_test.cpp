@@ -1,13 +1,18 @@
 #include "train/train_loop.h"
 
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <limits>
+#include <set>
 #include <sstream>
+#include <thread>
 
 #include "checkpoints/adapter_file.h"
 #include "checkpoints/checkpoint.h"
 #include "common/file.h"
 #include "common/tensors.h"
+#include "data/batch_plan.h"
 #include "tests/support/errors.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
@@ -172,17 +177,17 @@ TEST_CASE("a step that is no number can be skipped: it changes nothing, is count
   const at::Tensor sound = norm.clone();
   TrainingData data = run.data();
   data.held_out.clear();
-  int asked = 0, broken_from = 8, broken_to = 12;  // the third batch of four
-  data.sample = [&](std::uint64_t index) {
-    if (asked % 4 == 0) norm.copy_(asked >= broken_from && asked < broken_to ? sound * std::numeric_limits<float>::infinity() : sound);
-    ++asked;
-    return run.samples.at(index);
+  int asked = 0, broken_to = 3;
+  const auto break_third_step = [&] {  // asked once before a step and once per micro-batch
+    const int step = asked++ / 3;
+    norm.copy_(step >= 2 && step < broken_to ? sound * std::numeric_limits<float>::infinity() : sound);
+    return false;
   };
   run.options.out = run.dir / "out";
   run.options.steps = 5;
   run.options.on_nan = "skip";
   run.options.nan_limit = 2;
-  const auto train = [&] { return TrainLoop(run.options, run.model, data, [] { return false; }).run(); };
+  const auto train = [&] { return TrainLoop(run.options, run.model, data, break_third_step).run(); };
 
   SECTION("once") {
     const TrainOutcome outcome = train();
@@ -198,7 +203,7 @@ TEST_CASE("a step that is no number can be skipped: it changes nothing, is count
       CHECK(at::isfinite(view_of(tensor)).all().item<bool>());
   }
   SECTION("too often in a row, and the steps before are saved") {
-    broken_to = 16;
+    broken_to = 4;
     test::check_refused(ExitCode::usage, {"step 4", "after 1 skipped in a row"}, train);
     CHECK(newest_checkpoint(run.dir / "out/checkpoints").step == 3);
     const auto state = nlohmann::json::parse(read_file(run.dir / "out/checkpoints/step-3/state.json"));
@@ -242,6 +247,55 @@ TEST_CASE("the best adapters so far are kept with their checkpoint, and interrup
   CHECK(checkpoints_in(run.dir / "parts/checkpoints").size() == 2);
 }
 
+TEST_CASE("one other thread reads the samples, a few steps ahead, and stops with the run") {
+  Run run;
+  run.options.steps = 30;
+  TrainingData data = run.data();
+  data.held_out.clear();
+  std::set<std::thread::id> readers;
+  std::atomic<int> read = 0;
+  data.sample = [&](std::uint64_t index) {
+    readers.insert(std::this_thread::get_id());
+    ++read;
+    return run.samples.at(index);
+  };
+  int asked = 0, most = 0;  // most: samples read beyond the step that is worked on
+  const auto stop = [&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the reader could be far ahead
+    const int step = asked++ / 3;
+    most = std::max(most, read - 4 * (step + 1));
+    return step == 10;
+  };
+  run.options.out = run.dir / "out";
+  CHECK_FALSE(TrainLoop(run.options, run.model, data, stop).run().finished);
+  CHECK(readers.size() == 1);
+  CHECK(readers.count(std::this_thread::get_id()) == 0);
+  CHECK(most >= 4);
+  CHECK(most <= 3 * 4);
+  CHECK(read <= 13 * 4);
+}
+
+TEST_CASE("an error of the reading thread ends the run in the step that needs the sample, as itself") {
+  Run run;
+  TrainingData data = run.data();
+  data.held_out.clear();
+  const std::uint64_t bad = batch_indices(0, 0, 3, 4, run.samples.size())[1];
+  data.sample = [&](std::uint64_t index) {
+    require(index != bad, ExitCode::io, "train-00001.h5: cannot be read");
+    return run.samples.at(index);
+  };
+  run.options.out = run.dir / "out";
+  test::check_refused(ExitCode::io, {"train-00001.h5: cannot be read"},
+                      [&] { TrainLoop(run.options, run.model, data, [] { return false; }).run(); });
+  CHECK(run.losses("out").size() == 3);
+  CHECK(newest_checkpoint(run.dir / "out/checkpoints").step == 2);
+  run.options.resume = true;
+  run.train("out");
+  run.options.resume = false;
+  run.train("whole");
+  CHECK(run.adapter_bytes("out") == run.adapter_bytes("whole"));
+}
+
 TEST_CASE("an earlier run is neither overwritten nor continued with other options") {
   Run run;
   run.options.stop_after = 3;
@@ -273,6 +327,7 @@ TEST_CASE("options out of range are refused by name") {
   refused("--lr", [](auto& o) { o.learning_rate = std::numeric_limits<double>::quiet_NaN(); });
   refused("--tau", [](auto& o) { o.tau = 0; });
   refused("--warmup", [](auto& o) { o.warmup = 1.5; });
+  refused("--micro-tokens", [](auto& o) { o.micro_tokens = 0; });
   refused("--batch-size", [](auto& o) { o.batch_size = 0; });
   refused("--on-nan", [](auto& o) { o.on_nan = "ignore"; });
   refused("--nan-limit", [](auto& o) { o.nan_limit = 0; });
