@@ -1,6 +1,8 @@
-// Stage::forward_causal. T tokens of all sequences, D hidden, H heads, C KV heads, E head size, F intermediate.
+// Stage::forward_causal. T tokens of all sequences, D hidden, H heads, C KV heads, E head size, F
+// intermediate.
 //
-// The products are libtorch's; what stands between two of them is one visit of each row, in float, and attention is a kernel.
+// The products are libtorch's; what stands between two of them is one visit of each row, in float, and
+// attention is a kernel.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -24,7 +26,8 @@ struct Angles {
 // Positions restart at 0 in every sequence.
 Angles angles_of(std::span<const std::int64_t> begin, const std::vector<float>& inverse_frequencies) {
   std::vector<at::Tensor> positions;
-  for (std::size_t s = 0; s + 1 < begin.size(); ++s) positions.push_back(at::arange(begin[s + 1] - begin[s], at::kFloat));
+  for (std::size_t s = 0; s + 1 < begin.size(); ++s)
+    positions.push_back(at::arange(begin[s + 1] - begin[s], at::kFloat));
   const at::Tensor angles = at::outer(at::cat(positions), at::tensor(inverse_frequencies));
   return {angles.sin(), angles.cos()};
 }
@@ -65,7 +68,8 @@ class CausalPass {
   }
 
   void layers(const std::vector<LayerWeights>& layers) {
-    each_row(x_.size(0), c_.hidden_size, [&](std::int64_t r, float* memory) { norm(r, layers.front().input_norm, memory); });
+    each_row(x_.size(0), c_.hidden_size,
+             [&](std::int64_t r, float* memory) { norm(r, layers.front().input_norm, memory); });
     for (std::size_t i = 0; i < layers.size(); ++i) {
       const LayerWeights& w = layers[i];
       attend(w, at::linear(normed_, w.qkv.plain()));
@@ -76,29 +80,40 @@ class CausalPass {
   }
 
  private:
-  struct Queries {  // of one KV head
+  struct Head {  // a KV head of a sequence
+    CausalAttention p;
+    std::int64_t begin;
+    std::ptrdiff_t packed_at;
+  };
+  struct Queries {     // of one KV head
     std::size_t head;  // of heads_
     int first, end;
   };
 
-  // The longest parts first.
+  // Parts whose scores stay in a near cache; the longest first.
   void plan_attention() {
-    constexpr std::ptrdiff_t kScores = 48 << 10;
+    constexpr std::ptrdiff_t kScores = 48 << 10, kMostRows = 8 * kCausalRows;
     std::ptrdiff_t bytes = 0;
     for (std::size_t s = 0; s + 1 < begin_.size(); ++s)
       for (int head = 0; head < c_.num_kv_heads; ++head) {
-        CausalAttention p{.rows = static_cast<int>(begin_[s + 1] - begin_[s]), .heads = c_.num_heads,
-                          .kv_heads = c_.num_kv_heads, .head_dim = c_.head_dim, .kv_head = head,
-                          .scale = 1.0f / std::sqrt(static_cast<float>(c_.head_dim)), .dtype = dtype_};
+        CausalAttention p{.rows = static_cast<int>(begin_[s + 1] - begin_[s]),
+                          .heads = c_.num_heads,
+                          .kv_heads = c_.num_kv_heads,
+                          .head_dim = c_.head_dim,
+                          .kv_head = head,
+                          .scale = 1.0f / std::sqrt(static_cast<float>(c_.head_dim)),
+                          .dtype = dtype_};
         if (p.rows == 0) continue;
         p.out = row_of(attended_, begin_[s]);
-        const int step = static_cast<int>(std::clamp<std::ptrdiff_t>(kScores / p.rows / 6 * 6, 6, 48));
+        const int step = static_cast<int>(
+            std::clamp<std::ptrdiff_t>(kScores / p.rows / kCausalRows * kCausalRows, kCausalRows, kMostRows));
         for (int first = 0; first < p.rows; first += step)
           queries_.push_back({heads_.size(), first, std::min(p.rows, first + step)});
         heads_.push_back({p, begin_[s], bytes});
         bytes += static_cast<std::ptrdiff_t>(cpu::causal_packed_bytes(p));
       }
-    std::stable_sort(queries_.begin(), queries_.end(), [](const Queries& a, const Queries& b) { return a.end > b.end; });
+    std::stable_sort(queries_.begin(), queries_.end(),
+                     [](const Queries& a, const Queries& b) { return a.end > b.end; });
     packed_ = at::empty({bytes}, at::kByte);  // libtorch aligns to 64 bytes
     for (Head& head : heads_) head.p.packed = row_of(packed_, head.packed_at);
   }
@@ -109,11 +124,24 @@ class CausalPass {
       float* k = q + std::ptrdiff_t{heads} * size;
       widen(row_of(qkv, r), q, std::int64_t{heads + kv_heads} * size, dtype_);
       if (c_.qk_norm) {
-        cpu::rms_norm({.x = q, .weight = w.q_norm.data_ptr<float>(), .y = q, .rows = heads, .size = size, .eps = c_.rms_norm_eps});
-        cpu::rms_norm({.x = k, .weight = w.k_norm.data_ptr<float>(), .y = k, .rows = kv_heads, .size = size, .eps = c_.rms_norm_eps});
+        cpu::rms_norm({.x = q,
+                       .weight = w.q_norm.data_ptr<float>(),
+                       .y = q,
+                       .rows = heads,
+                       .size = size,
+                       .eps = c_.rms_norm_eps});
+        cpu::rms_norm({.x = k,
+                       .weight = w.k_norm.data_ptr<float>(),
+                       .y = k,
+                       .rows = kv_heads,
+                       .size = size,
+                       .eps = c_.rms_norm_eps});
       }
-      cpu::rotate({.x = q, .sines = row_of<float>(angles_.sines, r), .cosines = row_of<float>(angles_.cosines, r),
-                   .heads = heads + kv_heads, .head_dim = size});
+      cpu::rotate({.x = q,
+                   .sines = row_of<float>(angles_.sines, r),
+                   .cosines = row_of<float>(angles_.cosines, r),
+                   .heads = heads + kv_heads,
+                   .head_dim = size});
       convert(q, row_of(qkv, r), std::int64_t{heads + kv_heads} * size, dtype_);
     });
     each_part(heads_.size(), [&](std::size_t i) {
@@ -144,16 +172,14 @@ class CausalPass {
   }
 
   void norm(std::int64_t r, const at::Tensor& weight, float* memory) {
-    cpu::rms_norm({.x = row_of<float>(x_, r), .weight = weight.data_ptr<float>(), .y = memory, .rows = 1,
-                   .size = static_cast<int>(c_.hidden_size), .eps = c_.rms_norm_eps});
+    cpu::rms_norm({.x = row_of<float>(x_, r),
+                   .weight = weight.data_ptr<float>(),
+                   .y = memory,
+                   .rows = 1,
+                   .size = static_cast<int>(c_.hidden_size),
+                   .eps = c_.rms_norm_eps});
     convert(memory, row_of(normed_, r), c_.hidden_size, dtype_);
   }
-
-  struct Head {  // a KV head of a sequence
-    CausalAttention p;
-    std::int64_t begin;
-    std::ptrdiff_t packed_at;
-  };
 
   const ModelConfig& c_;
   Dtype dtype_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/causal_tiles.h"
@@ -11,9 +12,12 @@
 namespace dex::cpu {
 namespace {
 
-std::ptrdiff_t up_to(std::ptrdiff_t count, std::ptrdiff_t multiple) { return (count + multiple - 1) / multiple * multiple; }
+std::ptrdiff_t up_to(std::ptrdiff_t count, std::ptrdiff_t multiple) {
+  return (count + multiple - 1) / multiple * multiple;
+}
 
-// The packed keys: panels of `width` rows, head_dim deep; then the values: panels of `width` of head_dim, all rows deep.
+// The packed keys: panels of `width` rows, head_dim deep; then the values: panels of `width` of head_dim, all
+// rows deep.
 struct Plan {
   const CausalAttention& p;
   const CausalTiles& tiles;
@@ -23,7 +27,9 @@ struct Plan {
   std::ptrdiff_t value_panel() const { return units(p.rows) * tiles.width; }
   std::ptrdiff_t key_panels() const { return up_to(p.rows, tiles.width) / tiles.width; }
   std::ptrdiff_t value_panels() const { return up_to(p.head_dim, tiles.width) / tiles.width; }
-  std::ptrdiff_t size() const { return up_to(key_panel() * key_panels() + value_panel() * value_panels(), 16); }
+  std::ptrdiff_t size() const {
+    return up_to(key_panel() * key_panels() + value_panel() * value_panels(), 16);
+  }
   bool narrow() const { return tiles.depth == 2; }
 
   float* keys() const { return static_cast<float*>(p.packed); }
@@ -54,14 +60,18 @@ class Packing {
   }
   void values() const {
     const CausalAttention& p = plan_.p;
-    pack(from_ + plan_.index(0, p.heads + p.kv_heads + p.kv_head), stride(), 1, p.rows, p.head_dim, plan_.values());
+    pack(from_ + plan_.index(0, p.heads + p.kv_heads + p.kv_head), stride(), 1, p.rows, p.head_dim,
+         plan_.values());
   }
   void queries(int first, int count, int head, float* to) const {
     const CausalAttention& p = plan_.p;
     for (int r = 0; r < count; ++r) {
       const From* row = from_ + plan_.index(first + r, head);
       To* packed = reinterpret_cast<To*>(to + r * plan_.units(p.head_dim));
-      for (int i = 0; i < p.head_dim; ++i) packed[i] = value(row[i]);
+      if constexpr (std::is_same_v<From, To>)
+        std::memcpy(packed, row, static_cast<std::size_t>(p.head_dim) * sizeof(To));
+      else
+        for (int i = 0; i < p.head_dim; ++i) packed[i] = value(row[i]);
       if (p.head_dim % kDepth != 0) packed[p.head_dim] = To{};
     }
   }
@@ -69,12 +79,15 @@ class Packing {
  private:
   std::ptrdiff_t stride() const { return plan_.index(1, 0); }
   static To value(From from) {
-    if constexpr (std::is_same_v<From, To>) return from;
-    else return widened(from);
+    if constexpr (std::is_same_v<From, To>)
+      return from;
+    else
+      return widened(from);
   }
 
   // Zeros where a panel goes beyond the matrix: what is not there weighs nothing.
-  void pack(const From* from, std::ptrdiff_t depth_stride, std::ptrdiff_t column_stride, int depth, int columns, float* to) const {
+  void pack(const From* from, std::ptrdiff_t depth_stride, std::ptrdiff_t column_stride, int depth,
+            int columns, float* to) const {
     const int width = plan_.tiles.width;
     To* packed = reinterpret_cast<To*>(to);
     for (int begin = 0; begin < columns; begin += width) {
@@ -84,7 +97,8 @@ class Packing {
         const int there = std::min(kDepth, depth - at);
         if (here < width || there < kDepth) std::fill_n(packed, kDepth * width, To{});
         for (int i = 0; i < there; ++i)
-          for (int c = 0; c < here; ++c) packed[c * kDepth + i] = value(source[i * depth_stride + c * column_stride]);
+          for (int c = 0; c < here; ++c)
+            packed[c * kDepth + i] = value(source[i * depth_stride + c * column_stride]);
       }
     }
   }
@@ -95,9 +109,12 @@ class Packing {
 
 template <class Call>
 void with_packing(const Plan& plan, const Call& call) {
-  if (plan.narrow()) call(Packing<std::uint16_t, std::uint16_t, 2>(plan));
-  else if (plan.p.dtype == Dtype::bf16) call(Packing<std::uint16_t, float, 1>(plan));
-  else call(Packing<float, float, 1>(plan));
+  if (plan.narrow())
+    call(Packing<std::uint16_t, std::uint16_t, 2>(plan));
+  else if (plan.p.dtype == Dtype::bf16)
+    call(Packing<std::uint16_t, float, 1>(plan));
+  else
+    call(Packing<float, float, 1>(plan));
 }
 
 float* aligned(std::vector<float>& memory, std::ptrdiff_t floats) {
@@ -108,7 +125,8 @@ float* aligned(std::vector<float>& memory, std::ptrdiff_t floats) {
 // Rows [first, end): their scores, whole rows of them, then what they weigh.
 class Rows {
  public:
-  Rows(const Plan& plan, int first, int end) : plan_(plan), first_(first), count_(end - first), pitch_(up_to(end, kCausalWidth)) {
+  Rows(const Plan& plan, int first, int end)
+      : plan_(plan), first_(first), count_(end - first), pitch_(up_to(end, kCausalWidth)) {
     thread_local std::vector<float> scores, queries, mixed;
     scores_ = aligned(scores, count_ * pitch_);
     queries_ = aligned(queries, count_ * plan.units(plan.p.head_dim));
@@ -118,7 +136,8 @@ class Rows {
   void attend(int head) const {
     with_packing(plan_, [&](const auto& packing) { packing.queries(first_, count_, head, queries_); });
     score();
-    for (int begin = 0; begin < count_; begin += kCausalRows) mix(head, begin, std::min(kCausalRows, count_ - begin));
+    for (int begin = 0; begin < count_; begin += kCausalRows)
+      mix(head, begin, std::min(kCausalRows, count_ - begin));
   }
 
  private:
@@ -129,12 +148,13 @@ class Rows {
     const int width = plan_.tiles.width;
     for (int key = 0; key < first_ + count_; key += width)
       for (int row = 0; row < count_; row += kCausalRows)
-        plan_.tiles.tile[std::min(kCausalRows, count_ - row)]({.left = queries_ + row * units,
-                                                               .panel = plan_.keys() + key / width * plan_.key_panel(),
-                                                               .left_stride = units,
-                                                               .out = scores_ + row * pitch_ + key,
-                                                               .out_stride = pitch_,
-                                                               .units = units});
+        plan_.tiles.tile[std::min(kCausalRows, count_ - row)](
+            {.left = queries_ + row * units,
+             .panel = plan_.keys() + key / width * plan_.key_panel(),
+             .left_stride = units,
+             .out = scores_ + row * pitch_ + key,
+             .out_stride = pitch_,
+             .units = units});
   }
 
   void mix(int head, int begin, int count) const {
@@ -142,8 +162,8 @@ class Rows {
     const int seen = first_ + begin + count;  // by the last row
     float totals[kCausalRows];
     for (int r = 0; r < count; ++r)
-      totals[r] = soften_causal(scores_ + (begin + r) * pitch_, first_ + begin + r + 1, static_cast<int>(up_to(seen, 16)), p.scale,
-                                plan_.narrow());
+      totals[r] = soften_causal(scores_ + (begin + r) * pitch_, first_ + begin + r + 1,
+                                static_cast<int>(up_to(seen, 16)), p.scale, plan_.narrow());
     for (std::ptrdiff_t panel = 0; panel < plan_.value_panels(); ++panel)
       plan_.tiles.tile[count]({.left = scores_ + begin * pitch_,
                                .panel = plan_.values() + panel * plan_.value_panel(),
@@ -153,7 +173,8 @@ class Rows {
                                .units = plan_.units(seen)});
     for (int r = 0; r < count; ++r) {
       float* row = mixed_ + r * mixed_pitch();
-      for (int i = 0; i < p.head_dim; ++i) row[i] *= 1.0f / totals[r];
+      const float share = 1.0f / totals[r];
+      for (int i = 0; i < p.head_dim; ++i) row[i] *= share;
       const std::ptrdiff_t to = (std::ptrdiff_t{first_ + begin + r} * p.heads + head) * p.head_dim;
       convert(row, static_cast<char*>(p.out) + to * size_of(p.dtype), p.head_dim, p.dtype);
     }
@@ -194,6 +215,8 @@ void attend_causally(const CausalAttention& p, int first, int end, const CausalT
 
 std::size_t causal_packed_bytes(const CausalAttention& p) { return causal_packed_bytes(p, best_tiles(p)); }
 void pack_causal(const CausalAttention& p) { pack_causal(p, best_tiles(p)); }
-void attend_causally(const CausalAttention& p, int first, int end) { attend_causally(p, first, end, best_tiles(p)); }
+void attend_causally(const CausalAttention& p, int first, int end) {
+  attend_causally(p, first, end, best_tiles(p));
+}
 
 }  // namespace dex::cpu

@@ -68,10 +68,12 @@ float soften(float* scores, int count, int padded, float scale, bool narrow) {
   const Vec max = hn::Set(d, max_of(d, top)), factor = hn::Set(d, scale);
   Vec sum = hn::Zero(d);
   for (int i = 0; i < padded; i += kLanes) {
-    const Vec e = exp_of(d, hn::Mul(hn::Sub(hn::Load(d, scores + i), max), factor));
+    const Vec e = power_of(d, hn::Mul(hn::Sub(hn::Load(d, scores + i), max), factor));
     sum = hn::Add(sum, e);
-    if (narrow) hn::StoreU(hn::TruncateTo(half, bf16_bits(d, e)), half, bits + i);
-    else hn::Store(e, d, scores + i);
+    if (narrow)
+      hn::StoreU(hn::TruncateTo(half, bf16_bits(d, e)), half, bits + i);
+    else
+      hn::Store(e, d, scores + i);
   }
   return sum_of(d, sum);
 }

@@ -26,10 +26,17 @@ std::vector<float> part(const std::vector<float>& qkv, const Shape& s, int first
 }
 
 // All rows, in blocks of `step`. No tiles: those that the kernel chooses.
-std::vector<float> attend(const test::Stored& qkv, const Shape& s, Dtype dtype, int step, const CausalTiles* tiles) {
+std::vector<float> attend(const test::Stored& qkv, const Shape& s, Dtype dtype, int step,
+                          const CausalTiles* tiles) {
   test::Stored out = test::stored(std::vector<float>(std::size_t(s.rows) * s.heads * s.head_dim), dtype);
-  CausalAttention p{.qkv = qkv.memory(), .out = out.memory(), .rows = s.rows, .heads = s.heads, .kv_heads = s.kv_heads,
-                    .head_dim = s.head_dim, .scale = 1 / std::sqrt(float(s.head_dim)), .dtype = dtype};
+  CausalAttention p{.qkv = qkv.memory(),
+                    .out = out.memory(),
+                    .rows = s.rows,
+                    .heads = s.heads,
+                    .kv_heads = s.kv_heads,
+                    .head_dim = s.head_dim,
+                    .scale = 1 / std::sqrt(float(s.head_dim)),
+                    .dtype = dtype};
   const std::size_t bytes = tiles ? cpu::causal_packed_bytes(p, *tiles) : cpu::causal_packed_bytes(p);
   std::vector<float> memory(bytes / sizeof(float) + 16, std::nanf(""));
   p.packed = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64 / sizeof(float);
@@ -60,7 +67,8 @@ void check(const Shape& s, Dtype dtype, const CausalTiles* tiles) {
   }
 }
 
-const std::vector<Shape> kShapes{{3, 1, 64, 150}, {4, 2, 10, 40}, {2, 2, 128, 70}, {1, 1, 7, 9}, {6, 2, 80, 1}, {9, 3, 64, 65}};
+const std::vector<Shape> kShapes{{3, 1, 64, 150}, {4, 2, 10, 40}, {2, 2, 128, 70},
+                                 {1, 1, 7, 9},    {6, 2, 80, 1},  {9, 3, 64, 65}};
 
 }  // namespace
 
@@ -78,7 +86,8 @@ TEST_CASE("a row of causal attention has the same bits in any cut, and whatever 
     CAPTURE(name_of(dtype));
     auto values = test::random_floats(std::size_t(s.rows) * s.width(), 6, 2);
     const auto want = attend(test::stored(values, dtype), s, dtype, s.rows, nullptr);
-    for (const int step : {1, 5, 6, 48}) CHECK(attend(test::stored(values, dtype), s, dtype, step, nullptr) == want);
+    for (const int step : {1, 5, 6, 48})
+      CHECK(attend(test::stored(values, dtype), s, dtype, step, nullptr) == want);
     const std::size_t kept = std::size_t(shorter.rows) * s.heads * s.head_dim;
     values.resize(std::size_t(shorter.rows) * s.width());
     const auto alone = attend(test::stored(values, dtype), shorter, dtype, 6, nullptr);
