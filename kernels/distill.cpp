@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "hwy/aligned_allocator.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/distill.cpp"
 #include "hwy/foreach_target.h"
@@ -35,30 +37,13 @@ HWY_INLINE Vec logits_at(const T* row, std::size_t i, std::size_t vocab) {
   return hn::IfThenElse(hn::FirstN(d, vocab - i), load_some(d, row + i, vocab - i), hn::Set(d, kLowest));
 }
 
-struct Softmax {
-  float max = 0;         // of the logits as they are
-  float log_sum = 0;     // log of the sum of exp((logit - max) / tau)
-  bool has_nan = false;
+struct Softmax {                  // of a row
+  float max = 0;                  // of the logits as they are
+  float sum = 0;                  // of powers; NaN when a logit is
+  const float* powers = nullptr;  // e^((logit - max) / tau)
+  std::size_t best = 0;           // the first logit that is the largest
+  bool has_nan() const { return sum != sum; }
 };
-
-template <class T>
-Softmax softmax_of(const T* row, std::size_t vocab, float inverse_tau) {
-  const Floats d;
-  Vec top = hn::Set(d, kLowest);
-  auto same = hn::Eq(top, top);
-  for (std::size_t i = 0; i < vocab; i += kLanes) {
-    const Vec logits = logits_at(row, i, vocab);
-    same = hn::And(same, hn::Eq(logits, logits));  // Max and exp_of may lose a NaN
-    top = hn::Max(top, logits);
-  }
-  Softmax s{.max = max_of(d, top), .has_nan = !hn::AllTrue(d, same)};
-  const Vec max = hn::Set(d, s.max), scale = hn::Set(d, inverse_tau);
-  Vec sum = hn::Zero(d);
-  for (std::size_t i = 0; i < vocab; i += kLanes)
-    sum = hn::Add(sum, exp_of(d, hn::Mul(hn::Sub(logits_at(row, i, vocab), max), scale)));
-  s.log_sum = hn::GetLane(hn::Log(d, hn::Set(d, sum_of(d, sum))));
-  return s;
-}
 
 template <class T>
 std::size_t first_of(const T* row, std::size_t vocab, float value) {
@@ -71,37 +56,71 @@ std::size_t first_of(const T* row, std::size_t vocab, float value) {
   return vocab;
 }
 
+// `powers` has room for the row, and the lanes of its last vector.
 template <class T>
-void distill_row(const DistillRows& p, int r) {
+Softmax softmax_of(const T* row, std::size_t vocab, float inverse_tau, float* powers) {
+  const Floats d;
+  Vec top = hn::Set(d, kLowest);
+  for (std::size_t i = 0; i < vocab; i += kLanes) top = hn::Max(top, logits_at(row, i, vocab));
+  Softmax s{.max = max_of(d, top), .powers = powers};
+  const Vec max = hn::Set(d, s.max), scale = hn::Set(d, inverse_tau);
+  Vec sum = hn::Zero(d);
+  for (std::size_t i = 0; i < vocab; i += kLanes) {
+    const Vec power = power_of(d, hn::Mul(hn::Sub(logits_at(row, i, vocab), max), scale));
+    hn::Store(power, d, powers + i);
+    sum = hn::Add(sum, power);
+  }
+  s.sum = sum_of(d, sum);
+  s.best = first_of(row, vocab, s.max);
+  return s;
+}
+
+template <class T>
+void distill_row(const DistillRows& p, int r, const Softmax& t, float* powers) {
   const Floats d;
   const auto vocab = static_cast<std::size_t>(p.vocab);
   const std::size_t at = static_cast<std::size_t>(r) * vocab;
   const T* teacher = static_cast<const T*>(p.teacher) + at;
   const T* student = static_cast<const T*>(p.student) + at;
   T* difference = static_cast<T*>(p.difference) + at;
-  const Softmax t = softmax_of(teacher, vocab, p.inverse_tau), s = softmax_of(student, vocab, p.inverse_tau);
-  p.agrees[r] = first_of(teacher, vocab, t.max) == first_of(student, vocab, s.max);
+  const Softmax s = softmax_of(student, vocab, p.inverse_tau, powers);
+  p.agrees[r] = t.best == s.best;
 
+  // log p - log q = (teacher - t.max - student + s.max) / tau - log t.sum + log s.sum
   const Vec scale = hn::Set(d, p.inverse_tau), t_max = hn::Set(d, t.max), s_max = hn::Set(d, s.max),
-            t_log = hn::Set(d, t.log_sum), s_log = hn::Set(d, s.log_sum);
+            logs = hn::Sub(hn::Log(d, hn::Set(d, t.sum)), hn::Log(d, hn::Set(d, s.sum))),
+            t_share = hn::Set(d, 1 / t.sum), s_share = hn::Set(d, 1 / s.sum);
   Vec kl = hn::Zero(d);
   for (std::size_t i = 0; i < vocab; i += kLanes) {
-    const Vec log_p = hn::Sub(hn::Mul(hn::Sub(logits_at(teacher, i, vocab), t_max), scale), t_log);
-    const Vec log_q = hn::Sub(hn::Mul(hn::Sub(logits_at(student, i, vocab), s_max), scale), s_log);
-    const Vec probability = exp_of(d, log_p);
+    const Vec log_p = hn::Sub(logits_at(teacher, i, vocab), t_max),
+              log_q = hn::Sub(logits_at(student, i, vocab), s_max);
+    const Vec p_over_q = hn::Sub(hn::Mul(hn::Sub(log_p, log_q), scale), logs);
+    const Vec probability = hn::Mul(hn::Load(d, t.powers + i), t_share);
     // Where the teacher gives nothing, (-inf) - (-inf) past the row's end included, nothing is lost.
     const auto counts = hn::Ne(probability, hn::Zero(d));
-    kl = hn::Add(kl, hn::IfThenElseZero(counts, hn::Mul(probability, hn::Sub(log_p, log_q))));
-    store(hn::Sub(exp_of(d, log_q), probability), difference + i, vocab - i);
+    kl = hn::Add(kl, hn::IfThenElseZero(counts, hn::Mul(probability, p_over_q)));
+    store(hn::Sub(hn::Mul(hn::Load(d, s.powers + i), s_share), probability), difference + i, vocab - i);
   }
-  p.kl[r] = t.has_nan || s.has_nan ? std::numeric_limits<float>::quiet_NaN() : sum_of(d, kl);
+  p.kl[r] = t.has_nan() || s.has_nan() ? std::numeric_limits<float>::quiet_NaN() : sum_of(d, kl);
 }
 
-void distill(const DistillRows& p) {
-  for (int r = 0; r < p.rows; ++r) {
-    if (p.dtype == Dtype::f32) distill_row<float>(p, r);
-    else distill_row<hwy::bfloat16_t>(p, r);
+template <class T>
+void distill_each(std::span<const DistillRows> students) {
+  const DistillRows& one = students.front();
+  const auto vocab = static_cast<std::size_t>(one.vocab), padded = (vocab + kLanes - 1) / kLanes * kLanes;
+  const auto memory = hwy::AllocateAligned<float>(2 * padded);
+  for (int r = 0; r < one.rows; ++r) {
+    const T* teacher = static_cast<const T*>(one.teacher) + static_cast<std::size_t>(r) * vocab;
+    const Softmax t = softmax_of(teacher, vocab, one.inverse_tau, memory.get());
+    for (const DistillRows& p : students) distill_row<T>(p, r, t, memory.get() + padded);
   }
+}
+
+void distill(std::span<const DistillRows> students) {
+  if (students.front().dtype == Dtype::f32)
+    distill_each<float>(students);
+  else
+    distill_each<hwy::bfloat16_t>(students);
 }
 
 }  // namespace
@@ -112,7 +131,11 @@ HWY_AFTER_NAMESPACE();
 namespace dex {
 HWY_EXPORT(distill);
 
-void cpu::distill_rows(const DistillRows& p) { HWY_DYNAMIC_DISPATCH(distill)(p); }
+void cpu::distill_rows(const DistillRows& p) { distill_rows(std::span(&p, 1)); }
+
+void cpu::distill_rows(std::span<const DistillRows> students) {
+  if (!students.empty()) HWY_DYNAMIC_DISPATCH(distill)(students);
+}
 
 }  // namespace dex
 #endif

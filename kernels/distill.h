@@ -1,6 +1,7 @@
 // The full-vocabulary distillation loss of a row of logits, value and gradient in one visit.
 #pragma once
 #include <cstdint>
+#include <span>
 
 #include "kernels/stream.h"
 #include "kernels/types.h"
@@ -21,6 +22,8 @@ struct DistillRows {
 namespace cpu {
 // On the caller's thread; NaN in a row's logits makes its kl NaN.
 void distill_rows(const DistillRows& p);
+// Several students of the same rows of one teacher, whose softmax is made once.
+void distill_rows(std::span<const DistillRows> students);
 }  // namespace cpu
 
 namespace cuda {

@@ -86,6 +86,10 @@ void rope(const Rope& p) {
   }
 }
 
+void rotate_row(const Rotate& p) {
+  for (int h = 0; h < p.heads; ++h) rotate(p.x + std::int64_t{h} * p.head_dim, p.sines, p.cosines, p.head_dim / 2);
+}
+
 void silu_multiply(const SiluMultiply& p) {
   const Floats d;
   const Vec one = hn::Set(d, 1.0f);
@@ -117,6 +121,13 @@ void to_bf16(const float* from, std::uint16_t* to, std::int64_t count) {
   });
 }
 
+void from_bf16(const hwy::bfloat16_t* from, float* to, std::int64_t count) {
+  const Floats d;
+  each_vector(count, [&](std::int64_t i, std::size_t some) HWY_ATTR {
+    store_some(d, load_some(d, from + i, some), to + i, some);
+  });
+}
+
 }  // namespace
 }  // namespace dex::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -125,9 +136,11 @@ HWY_AFTER_NAMESPACE();
 namespace dex {
 HWY_EXPORT(rms_norm);
 HWY_EXPORT(rope);
+HWY_EXPORT(rotate_row);
 HWY_EXPORT(silu_multiply);
 HWY_EXPORT(add_scaled);
 HWY_EXPORT(to_bf16);
+HWY_EXPORT(from_bf16);
 
 void convert(const float* from, void* to, std::int64_t count, Dtype dtype) {
   if (count <= 0) return;
@@ -138,10 +151,20 @@ void convert(const float* from, void* to, std::int64_t count, Dtype dtype) {
   }
 }
 
+void widen(const void* from, float* to, std::int64_t count, Dtype dtype) {
+  if (count <= 0) return;
+  if (dtype == Dtype::f32) {
+    std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(float));
+  } else {
+    HWY_DYNAMIC_DISPATCH(from_bf16)(static_cast<const hwy::bfloat16_t*>(from), to, count);
+  }
+}
+
 namespace cpu {
 
 void rms_norm(const RmsNorm& p) { HWY_DYNAMIC_DISPATCH(rms_norm)(p); }
 void rope(const Rope& p) { HWY_DYNAMIC_DISPATCH(rope)(p); }
+void rotate(const Rotate& p) { HWY_DYNAMIC_DISPATCH(rotate_row)(p); }
 void silu_multiply(const SiluMultiply& p) { HWY_DYNAMIC_DISPATCH(silu_multiply)(p); }
 void add_scaled(const AddScaled& p) { HWY_DYNAMIC_DISPATCH(add_scaled)(p); }
 

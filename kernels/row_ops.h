@@ -24,6 +24,14 @@ struct Rope {
   int rows = 0, heads = 0, head_dim = 0;
 };
 
+// One row rotated by angles made before.
+struct Rotate {
+  float* x = nullptr;              // (heads, head_dim)
+  const float* sines = nullptr;    // (head_dim / 2)
+  const float* cosines = nullptr;  // (head_dim / 2)
+  int heads = 0, head_dim = 0;
+};
+
 struct SiluMultiply {
   const float* gate = nullptr;  // (count)
   const float* up = nullptr;    // (count); null means 1: plain SiLU
@@ -78,10 +86,12 @@ struct GatherRows {
 
 // float -> dtype, round to nearest even.
 void convert(const float* from, void* to, std::int64_t count, Dtype dtype);
+void widen(const void* from, float* to, std::int64_t count, Dtype dtype);  // dtype -> float; not of int8
 
 namespace cpu {
 void rms_norm(const RmsNorm& p);
 void rope(const Rope& p);
+void rotate(const Rotate& p);
 void silu_multiply(const SiluMultiply& p);
 void add_scaled(const AddScaled& p);
 void kv_append(const KvAppend& p);

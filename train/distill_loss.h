@@ -1,5 +1,5 @@
 // The masked full-vocabulary KL distillation loss (paper, Appendix C.2), value and gradient in one pass over row chunks:
-// memory is O(chunk x vocabulary) whatever the batch, and the teacher's chunk is shared by all exits.
+// memory is O(exits x chunk x vocabulary) whatever the batch, and the teacher's softmax is shared by all exits.
 #pragma once
 #include <ATen/ATen.h>
 

@@ -98,3 +98,27 @@ TEST_CASE("NaN among the logits shows in the loss") {
     CHECK(std::isnan(kl));
   }
 }
+
+TEST_CASE("students of one teacher get what each gets alone") {
+  constexpr int kRows = 3, kVocab = 37;
+  std::mt19937 random(2);
+  const auto t = random_logits(kRows * kVocab, random, false);
+  std::vector<std::vector<float>> students, together(3, std::vector<float>(kRows)), alone = together;
+  std::vector<std::vector<std::uint8_t>> agrees(3, std::vector<std::uint8_t>(kRows, 7)), agrees_alone = agrees;
+  for (int k = 0; k < 3; ++k) students.push_back(k == 2 ? t : random_logits(kRows * kVocab, random, false));
+  auto apart = students, beside = students;
+  std::vector<DistillRows> all;
+  for (std::size_t k = 0; k < 3; ++k) {
+    DistillRows p{.teacher = t.data(), .student = students[k].data(), .difference = apart[k].data(), .kl = alone[k].data(),
+                  .agrees = agrees_alone[k].data(), .rows = kRows, .vocab = kVocab, .inverse_tau = 0.5f};
+    cpu::distill_rows(p);
+    p.difference = beside[k].data(), p.kl = together[k].data(), p.agrees = agrees[k].data();
+    all.push_back(p);
+  }
+  cpu::distill_rows(all);
+  CHECK(beside == apart);
+  CHECK(together == alone);
+  CHECK(agrees == agrees_alone);
+  CHECK(agrees[2] == std::vector<std::uint8_t>(kRows, 1));
+  cpu::distill_rows(std::span<const DistillRows>());
+}

@@ -64,6 +64,40 @@ TEST_CASE("rope turns pairs by position times frequency, far positions too") {
   });
 }
 
+TEST_CASE("a row rotated by a table turns as rope turns it") {
+  test::on_every_target([] {
+    for (const int head_dim : {2, 6, 64, 80}) {
+      const int heads = 3, half = head_dim / 2;
+      std::vector<float> sines(half), cosines(half);
+      for (int i = 0; i < half; ++i) sines[i] = std::sin(0.3f * i), cosines[i] = std::cos(0.3f * i);
+      const auto before = test::random_floats(std::size_t(heads) * head_dim, 4);
+      auto x = before;
+      cpu::rotate({x.data(), sines.data(), cosines.data(), heads, head_dim});
+      for (int h = 0; h < heads; ++h)
+        for (int i = 0; i < half; ++i) {
+          const std::size_t at = std::size_t(h) * head_dim + i;
+          const double a = before[at], b = before[at + half], s = sines[i], c = cosines[i];
+          const double size = std::abs(a) + std::abs(b);
+          CHECK(std::abs(x[at] - (a * c - b * s)) <= test::tolerance(Dtype::f32) * size);
+          CHECK(std::abs(x[at + half] - (b * c + a * s)) <= test::tolerance(Dtype::f32) * size);
+        }
+    }
+  });
+}
+
+TEST_CASE("stored values are widened to what they mean") {
+  test::on_every_target([] {
+    for (const std::size_t count : {1, 15, 16, 33})
+      for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+        auto kept = test::stored(test::random_floats(count, 8), dtype);
+        std::vector<float> wide(count + 1, 7);
+        widen(kept.memory(), wide.data(), static_cast<std::int64_t>(count), dtype);
+        CHECK(std::equal(kept.values.begin(), kept.values.end(), wide.begin()));
+        CHECK(wide[count] == 7);
+      }
+  });
+}
+
 TEST_CASE("silu_multiply agrees with float64 and keeps infinities and NaN") {
   test::on_every_target([] {
     auto gate = test::random_floats(77, 5, 8);
