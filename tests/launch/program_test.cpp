@@ -95,7 +95,7 @@ TEST_CASE("a bench ends with its result and leaves a line per measurement") {
 // Of a model without weights nothing but its config can be read.
 TEST_CASE("options that cannot be are refused before the model is loaded, whatever the method") {
   const dex::test::TempDir dir;
-  const auto model = dex::test::TinyModel{}.write(dir / "m");
+  const auto model = dex::test::TinyModel{.max_positions = 1000}.write(dir / "m");
   std::filesystem::remove(model / "model.safetensors");
   dir.write("full/precious.txt", "mine");
   dir.write("jobs.jsonl", "{\"prompt\":\"a\"}\n");
