@@ -36,7 +36,7 @@ class Stage {
   // neighbours. Writes the rows' K and V into the cache.
   void forward(at::Tensor& x_RD, const RowLayout& layout, KvCache& cache, Workers& workers) const;
 
-  // Training: libtorch's own operators over sequences laid end to end, token t of x_TD belonging to sequence s when
+  // Training: libtorch's products over whole sequences, laid end to end, token t of x_TD belonging to sequence s when
   // begin[s] <= t < begin[s+1]. Attention is causal inside each sequence. f32 in and out. No cache, no gradient.
   // Weights in rows only.
   at::Tensor forward_causal(const at::Tensor& x_TD, std::span<const std::int64_t> begin) const;
