@@ -35,12 +35,6 @@ std::vector<Sample> held_out_samples(const TokenShards& shards, int wanted) {
   return samples;
 }
 
-std::int64_t targets_of(const Manifest& manifest, const std::string& split) {
-  std::uint64_t targets = 0;
-  for (const ShardFile& file : manifest.splits.at(split)) targets += file.supervised;
-  return static_cast<std::int64_t>(targets);
-}
-
 TrainingData open_data(const TrainOptions& options, const Model& model) {
   const auto shards = std::make_shared<TokenShards>(TokenShards::open(options.data, "train"));
   shards->require_made_for(model.tokenizer ? model.tokenizer->digest() : "", model.config.vocab_size);
@@ -48,7 +42,7 @@ TrainingData open_data(const TrainOptions& options, const Model& model) {
           .sample = [shards](std::uint64_t index) { return shards->sample(index); },
           .held_out = held_out_samples(TokenShards::open(options.data, "held_out"), options.eval_samples),
           .digest = shards->digest(),
-          .targets = targets_of(shards->manifest(), "train")};
+          .targets = static_cast<std::int64_t>(totals_of(shards->manifest().splits.at("train")).supervised)};
 }
 
 void prepare_torch(const TrainOptions& options, const RankEnvironment& place) {
