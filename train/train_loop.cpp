@@ -218,6 +218,7 @@ void TrainLoop::wait_for_files() {
 void TrainLoop::score(const std::vector<ExitSet>& sets) {
   if (data_.held_out.empty()) return;
   save();
+  wait_for_files();
   std::optional<Progress> progress;
   const auto scores = evaluate(source_, data_.held_out, sets, options_.micro_batch,
                                [&](std::int64_t done, std::int64_t of) {
