@@ -55,7 +55,7 @@ void kill_and_resume(const TrainingJob& job, int wanted) {
   }
   WARN("of " << job.ranks() << " ranks: " << kills << " kills, " << resumes << " resumes from a checkpoint, " << runs
              << " runs equal to the unbroken one; the others stayed " << longest << " s at most");
-  CHECK(longest < TrainingJob::kJoinSeconds + 2 + 10 * job.seconds);  // more only where the machine is that slow
+  CHECK(longest < job.join_seconds() + 2 + 10 * job.seconds);  // more only where the machine is that slow
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // A training run of the program on a tiny model, small enough to be run hundreds of times.
 #pragma once
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <map>
@@ -87,8 +88,8 @@ class TrainingJob {
     check_result(out);
   }
 
-  static constexpr double kJoinSeconds = 10;  // --init-timeout
-
+  // --init-timeout, that of a busy machine once it is known how busy.
+  double join_seconds() const { return seconds > 0 ? std::max(10.0, 5 * seconds) : 300; }
   int ranks() const { return ranks_; }
   static std::string program() { return std::string(DEX_BINARY_DIR) + "/dex"; }
 
@@ -102,7 +103,7 @@ class TrainingJob {
     Command line{program(), "train", "--model", dir / "model", "--data", dir / "data", "--depths", "1,3", "--out", out,
             "--steps", "12", "--batch-size", "4", "--micro-batch", "2", "--lr", "1e-2", "--dtype", "f32",
             "--threads", "1", "--save-every", "1", "--keep", "2", "--eval-samples", "3", "--resume",
-            "--init-timeout", std::to_string(kJoinSeconds)};
+            "--init-timeout", std::to_string(join_seconds())};
     line.insert(line.end(), options.begin(), options.end());
     return line;
   }
