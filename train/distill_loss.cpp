@@ -74,7 +74,7 @@ DistillResult DistillLoss::add_gradients(const std::vector<at::Tensor>& h_RD, co
   std::vector<AdapterTrace> traces;
   std::vector<at::Tensor> grads_RD;
   for (std::size_t k = 0; k < depths; ++k) {
-    traces.push_back(adapter_forward(weights[k], h_RD[k], head_.eps(), head_.matrix().plain().scalar_type()));
+    traces.push_back(adapter_forward(weights[k], h_RD[k], head_.eps()));
     grads_RD.push_back(at::empty_like(h_RD[k]));
   }
   const at::Tensor teacher_RD = head_.norm(final_RD.contiguous());
