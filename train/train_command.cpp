@@ -20,6 +20,7 @@
 #include "train/flops.h"
 #include "train/machine_speeds.h"
 #include "train/plan.h"
+#include "train/rank_exchange.h"
 #include "train/ranks.h"
 #include "train/stop_signal.h"
 #include "train/train_loop.h"
@@ -89,6 +90,10 @@ TrainOutcome train(const TrainOptions& options, const RankEnvironment& place, C1
   const ModelConfig config = read_model_config(options.model);
   const DepthSet depths = DepthSet::parse(options.depths, config.num_layers);
   Ranks ranks(rank_layout(depths, place.world, place.rank, options.stages), wire);
+  // The rest when data and model are open; but who times which stages must be the same to all before they wait.
+  agree(ranks, {{"depths", depths.text()},
+                {"stages", ranks.layout().pipeline},
+                {"eval_samples", options.eval_samples}});
   const MachineSpeeds speeds =
       measure_machine(ranks, options.model, depths, parse_dtype(options.dtype),
                       options.width_for(config.hidden_size), options.eval_samples > 0);

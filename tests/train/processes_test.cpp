@@ -214,10 +214,18 @@ TEST_CASE("processes meet at an address of the sixth version") {
 }
 
 TEST_CASE("processes that were asked for different runs end with 2 and the difference") {
-  Training run;
-  run.of_rank[1] = {{"--seed", "3"}};
-  auto all = run.start_all("out", 2);
-  check_all_end(all, 2, {"rank 1 was asked for another run: seed is 3, rank 0 has 0"});
+  struct Case {
+    const char *option, *value, *difference;
+  };
+  // The latter two decide which rank waits for which before the model is loaded.
+  for (const Case& c : {Case{"--seed", "3", "seed is 3, rank 0 has 0"},
+                        {"--eval-samples", "0", "eval_samples is 0, rank 0 has 3"},
+                        {"--depths", "1,2,3", "depths is \"1,2,3,4\", rank 0 has \"1,3,4\""}}) {
+    Training run;
+    run.of_rank[1] = {{c.option, c.value}};
+    auto all = run.start_all("out", 2);
+    check_all_end(all, 2, {std::string("rank 1 was asked for another run: ") + c.difference});
+  }
 }
 
 TEST_CASE("a process that cannot start ends the others with its code") {
