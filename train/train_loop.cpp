@@ -293,7 +293,12 @@ TrainOutcome TrainLoop::outcome(bool finished) const {
 
 TrainOutcome TrainLoop::run() {
   prepare();
-  if (state_.evaluation.empty()) score({{"none", {}}, {"start", weights_}});
+  if (state_.evaluation.empty()) {  // also where an earlier part of the run was not asked for any
+    std::vector<ExitSet> sets;
+    sets.push_back({"none", {}});
+    if (state_.step == 0) sets.push_back({"start", weights_});
+    score(sets);
+  }
   if (!train()) {
     spdlog::info("stopped after step {} of {}, saved; --resume goes on", state_.step, total_steps_);
     return outcome(false);

@@ -247,6 +247,21 @@ TEST_CASE("the best adapters so far are kept with their checkpoint, and interrup
   CHECK(checkpoints_in(run.dir / "parts/checkpoints").size() == 2);
 }
 
+TEST_CASE("a run that is first evaluated in its middle does not call its weights there the start") {
+  Run run;
+  TrainingData blind = run.data();
+  blind.held_out.clear();
+  run.options.out = run.dir / "out";
+  run.options.stop_after = 5;
+  CHECK_FALSE(TrainLoop(run.options, run.model, blind, [] { return false; }).run().finished);
+  run.options.stop_after = 0;
+  run.options.resume = true;
+  const auto evaluation = run.train("out").summary["evaluation"];
+  CHECK(evaluation.contains("none"));
+  CHECK_FALSE(evaluation.contains("start"));
+  CHECK(evaluation.contains("trained"));
+}
+
 TEST_CASE("one other thread reads the samples, a few steps ahead, and stops with the run") {
   Run run;
   run.options.steps = 30;
