@@ -15,8 +15,6 @@
 namespace dex {
 namespace {
 
-constexpr double kLogitsChunks = 2.0 * DistillLoss::kChunkBytes;  // of teacher and student
-
 // Of one step on one replica.
 struct Work {
   double tokens, rows, passes;
@@ -33,7 +31,8 @@ double working_bytes_of(const ModelConfig& c, const PositionPlan& p, const ExitS
   const double exits = static_cast<double>(p.depths.size());
   const double kept = ahead * rows * h * 4 * (exits + 1) +
                       exits * rows * (6 * h + 2 * static_cast<double>(adapter.width)) * 4;
-  return layer + kept + (exits > 0 ? kLogitsChunks : 0);
+  const double logits = (1 + exits) * static_cast<double>(DistillLoss::kChunkBytes);  // teacher's, students'
+  return layer + kept + (exits > 0 ? logits : 0);
 }
 
 std::string bytes_text(double bytes) {
