@@ -83,8 +83,9 @@ HWY_INLINE hn::Vec<D> exp_of(D d, hn::Vec<D> x) {
   return hn::IfThenElse(hn::IsNaN(x), x, e);
 }
 
-// e^x for x <= 0, to the last bit or its neighbour, in half the instructions of exp_of; 0 below -87 and NaN for NaN. x is
-// n ln 2 plus a small rest: adding 1.5 * 2^23 rounds to n, and leaves n in the bits that an exponent wants.
+// e^x for x <= 0, to the last bit or its neighbour, in half the instructions of exp_of; 0 below -87, and NaN for the
+// NaN that arithmetic gives (low bits that are set, as in a NaN made by hand, may be lost in the exponent). x is n ln 2
+// plus a small rest: adding 1.5 * 2^23 rounds to n, and leaves n in the bits that an exponent wants.
 template <class D>
 HWY_INLINE hn::Vec<D> power_of(D d, hn::Vec<D> x) {
   constexpr double kLog2E = 1.4426950408889634;

@@ -18,7 +18,7 @@ namespace dex {
 
 struct HiddenRows {              // R supervised rows, D hidden
   std::vector<at::Tensor> h_RD;  // at each non-final depth of this rank
-  at::Tensor final_RD;           // at depth L; undefined on a rank without such a depth that is not the last
+  at::Tensor final_RD;           // at depth L; until finish() on the last rank of a replica only
   std::int64_t tokens = 0;       // that went through the model
 };
 

@@ -44,7 +44,7 @@ struct IndexRange {
   std::int64_t size() const { return end - begin; }
 };
 
-// The share of `count` things that a replica has: neighbours, the earlier replicas as many as any.
+// The share of `count` things that a replica has: neighbours; the first replica has as many as any.
 IndexRange share_of(std::int64_t count, const RankLayout& layout, int replica);
 
 inline std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }

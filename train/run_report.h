@@ -42,7 +42,7 @@ class RunReport {
   LiveLine live_;
   std::optional<Progress> progress_;
   Stopwatch watch_;
-  double seconds_ = 0;  // of the steps that this process made
+  double seconds_ = 0;  // from begin() to end(), evaluations and saves between the steps included
   std::int64_t first_step_ = 0, tokens_ = 0;
   std::optional<double> last_loss_;
 };

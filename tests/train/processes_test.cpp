@@ -190,7 +190,7 @@ TEST_CASE("a host without an address ends a process with 75 in seconds, not at t
   const auto start = Clock::now();
   auto first = run.start("out", 1, 2);
   CHECK(first->wait(kPatience) == 75);
-  CHECK(seconds_since(start) < 10 + 3 + 3);  // the deadline is 60
+  CHECK(seconds_since(start) < 40);  // the deadline is 60; 10 and a start where nobody else needs the machine
   INFO(first->log());
   CHECK(first->log().find("no-such-host.invalid:" + std::to_string(run.port)) != std::string::npos);
   CHECK(first->log().find("nobody answers") == std::string::npos);
