@@ -197,15 +197,16 @@ std::vector<AdapterWeights> TrainLoop::of_all_ranks(const std::vector<AdapterWei
 }
 
 void TrainLoop::save() {
-  if (cache_) cache_->flush();
-  if (saved_step_ == state_.step) return;
-  const TrainTensors all{.weights = of_all_ranks(weights_),
-                         .first = of_all_ranks(optimizer_->first()),
-                         .second = of_all_ranks(optimizer_->second())};
-  if (ranks_.leads())
-    save_state(options_.out / "checkpoints", options_.keep, state_, identity_, depths_, all,
-               optimizer_->steps(), best_->step());
-  saved_step_ = state_.step;
+  if (saved_step_ != state_.step) {
+    const TrainTensors all{.weights = of_all_ranks(weights_),
+                           .first = of_all_ranks(optimizer_->first()),
+                           .second = of_all_ranks(optimizer_->second())};
+    if (ranks_.leads())
+      save_state(options_.out / "checkpoints", options_.keep, state_, identity_, depths_, all,
+                 optimizer_->steps(), best_->step());
+    saved_step_ = state_.step;
+  }
+  if (cache_) cache_->flush();  // last: a cache that cannot be written costs no step
 }
 
 // A rank that fails wakes the others, and rank 0 may be writing still.

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <limits>
 
+#include "checkpoints/checkpoint.h"
 #include "common/file.h"
 #include "tests/support/errors.h"
 #include "tests/support/temp_dir.h"
@@ -158,6 +159,23 @@ TEST_CASE("states that the disk has no room for are refused before they are made
   CHECK_NOTHROW(cache.require_room(1000));
   test::check_refused(ExitCode::io, {"states", "bytes free", "wanted 384000000000000 more"},
                       [&] { cache.require_room(1'000'000'000'000); });
+}
+
+TEST_CASE("a cache that cannot be written costs no step that is to be saved") {
+  Fixture f;
+  f.options.out = f.dir / "out";
+  f.options.cache_states = f.states();
+  const TrainingData data{.size = f.samples.size(),
+                          .sample = [&](std::uint64_t i) { return f.samples.at(i); },
+                          .held_out = {},
+                          .digest = "samples"};
+  const auto put_in_the_way = [&] {
+    fs::create_directories(f.part(0) / "directory");
+    return false;
+  };
+  test::check_refused(ExitCode::io, {"states-000000.safetensors"},
+                      [&] { TrainLoop(f.options, f.model, data, put_in_the_way).run(); });
+  CHECK(newest_checkpoint(f.dir / "out/checkpoints").step == 2);
 }
 
 TEST_CASE("cached states are for one rank") {
