@@ -25,7 +25,7 @@ std::size_t causal_packed_bytes(
     const CausalAttention& p);  // a multiple of 64; does not depend on the pointers
 void pack_causal(const CausalAttention& p);
 // Rows [first, end), on the caller's thread. What a row gives depends neither on the rows after it nor on who
-// computes it.
+// computes it, as long as their values are numbers: those of the next few are multiplied by zero.
 void attend_causally(const CausalAttention& p, int first, int end);
 }  // namespace cpu
 
