@@ -8,7 +8,10 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
+#include <csignal>
 #include <thread>
+
+#include <spdlog/spdlog.h>
 
 #include "common/error.h"
 #include "common/within.h"
@@ -19,7 +22,7 @@ namespace {
 using Store = c10::intrusive_ptr<c10d::Store>;
 constexpr auto kPause = std::chrono::milliseconds(20);
 constexpr auto kProbeTime = std::chrono::seconds(2);
-constexpr auto kNameTime = std::chrono::seconds(10);
+constexpr auto kNameTime = std::chrono::seconds(60);
 constexpr auto kWordTime = std::chrono::milliseconds(300);
 
 std::chrono::milliseconds left_until(Clock::time_point end) {
@@ -52,21 +55,27 @@ Probe probe(const std::string& host, std::uint16_t port) {
   return result;
 }
 
-// Returns why nobody answers, or nothing once somebody does. The library's own attempts pause longer and longer for a server
-// that starts late, and each that fails logs a stack trace. A name may become known a little after the pod it belongs to; one
-// that does not is a mistake.
+// Returns why nobody answers, or nothing once somebody does. The library's own attempts pause longer and
+// longer for a server that starts late, and each that fails logs a stack trace. A pod's name may become known
+// a while after the pods that ask for it; one that does not is a mistake.
 std::string wait_for_server(const RankEnvironment& place, Clock::time_point end) {
   const auto names_end = std::min(end, Clock::now() + kNameTime);
+  std::string unknown;
   for (; Clock::now() < end; std::this_thread::sleep_for(kPause)) {
     const auto seen = within(std::min(end, Clock::now() + kProbeTime),
                              [host = place.address, port = place.port] { return probe(host, port); });
-    if (seen && seen->answered) return "";
-    if (seen && !seen->unknown.empty() && Clock::now() >= names_end) return seen->unknown;
+    if (!seen) continue;
+    if (seen->answered) return "";
+    if (!seen->unknown.empty() && unknown.empty())
+      spdlog::warn("{} has no address yet: {}", place.address, seen->unknown);
+    unknown = seen->unknown;
+    if (!unknown.empty() && Clock::now() >= names_end) break;
   }
-  return kSilent;
+  return unknown.empty() ? kSilent : unknown;
 }
 
 Store connect(const RankEnvironment& place, Clock::time_point end) {
+  std::signal(SIGPIPE, SIG_IGN);  // the library's store answers a peer that is gone as if it were there
   c10d::TCPStoreOptions options;
   options.port = place.port;
   options.isServer = place.rank == 0 && !place.launcher_has_store;

@@ -32,7 +32,9 @@ struct Job {
 
   std::size_t chunk_row(int row, int k) const { return static_cast<std::size_t>(k / kChunk) * p.rows + row; }
   std::size_t chunk_rows() const { return static_cast<std::size_t>((p.in + kChunk - 1) / kChunk) * p.rows; }
-  std::size_t chunk_row_bytes() const { return static_cast<std::size_t>(kChunk / step_of(p.dtype)) * tiles.unit; }
+  std::size_t chunk_row_bytes() const {
+    return static_cast<std::size_t>(kChunk / step_of(p.dtype)) * tiles.unit;
+  }
   const char* weight_at(int out, int k) const {
     return static_cast<const char*>(p.weight) + packed_index(out, k, p.in, p.dtype) * size_of(p.dtype);
   }
@@ -52,7 +54,8 @@ void pack_row(const Job& job, PackedX& x, int row) {
   }
 }
 
-// A few rows: each thread packs them for itself, which takes less time than to fetch them from another's cache.
+// A few rows: each thread packs them for itself, which takes less time than to fetch them from another's
+// cache.
 const PackedX& packed_by_this_thread(const Job& job) {
   if (own_x.call != job.call) {
     make_room(job, own_x);
@@ -75,7 +78,8 @@ void panel(const Job& job, const PackedX& x, int out, int k, const char* ahead) 
   t.bias = p.bias && last ? p.bias + out : nullptr;
   const int blocks = job.blocks();
   const AheadPlan plan = ahead_plan(p.rows, p.dtype);
-  const int lines = ahead ? static_cast<int>(kGroup * kPanel * step_of(p.dtype) * size_of(p.dtype) / plan.every) : 0;
+  const int lines =
+      ahead ? static_cast<int>(kGroup * kPanel * step_of(p.dtype) * size_of(p.dtype) / plan.every) : 0;
   const std::int64_t groups = steps_of(t.count, p.dtype) / kGroup;
   t.ahead = ahead;
   for (int block = 0; block < blocks; ++block) {
@@ -83,14 +87,17 @@ void panel(const Job& job, const PackedX& x, int out, int k, const char* ahead) 
     t.x = x.values.data() + job.chunk_row(row, k) * job.chunk_row_bytes();
     t.x_scales = x.scales.data() + job.chunk_row(row, k);
     t.y = p.y + static_cast<std::ptrdiff_t>(row) * p.out + out;
-    t.ahead_lines = lines * (block + 1) / blocks - lines * block / blocks;
-    job.tiles.tile[job.block_begin(block + 1) - row](t);
+    const int rows = job.block_begin(block + 1) - row;
+    const bool same =
+        ahead_plan(rows, p.dtype).every == plan.every;  // the tile goes by the plan of its own rows
+    t.ahead_lines = same ? lines * (block + 1) / blocks - lines * block / blocks : 0;
+    job.tiles.tile[rows](t);
     t.ahead += t.ahead_lines * plan.every * groups;
   }
 }
 
-// Where a thread's share of the weights ends, and where its share of the next linear's begins: memory is never left idle
-// between two operators.
+// Where a thread's share of the weights ends, and where its share of the next linear's begins: memory is
+// never left idle between two operators.
 struct Ahead {
   const char *end, *next;
   std::ptrdiff_t distance;
@@ -101,7 +108,8 @@ struct Ahead {
   }
 };
 
-// Few rows: weights in the order they lie in memory, fetched ahead. Many: chunk by chunk, so that x stays near.
+// Few rows: weights in the order they lie in memory, fetched ahead. Many: chunk by chunk, so that x stays
+// near.
 void outputs(const Job& job, const PackedX& x, int out, int out_end, const Ahead& ahead) {
   const int in = job.p.in;
   if (std::ssize(x.values) <= kNear) {
@@ -134,7 +142,8 @@ void linear(const Linear& p, Workers& workers, const LinearTiles& tiles) {
     const Ahead ahead{job.weight_at(share_end, 0),
                       p.next ? static_cast<const char*>(p.next) + p.next_bytes * share / threads : nullptr,
                       ahead_plan(p.rows, p.dtype).distance};
-    outputs(job, shared ? *shared : packed_by_this_thread(job), i * part * kPanel, std::min(p.out, (i + 1) * part * kPanel), ahead);
+    outputs(job, shared ? *shared : packed_by_this_thread(job), i * part * kPanel,
+            std::min(p.out, (i + 1) * part * kPanel), ahead);
   });
 }
 

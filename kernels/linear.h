@@ -1,4 +1,5 @@
-// y = x W^T (+ bias) for a few rows against a large weight: the weight is streamed once whatever the number of rows.
+// y = x W^T (+ bias) for a few rows against a large weight: the weight is streamed once whatever the number
+// of rows.
 #pragma once
 #include <cstdint>
 
@@ -9,10 +10,10 @@
 namespace dex {
 
 struct Linear {
-  const float* x = nullptr;       // (rows, in)
-  const void* weight = nullptr;   // (out, in) of dtype: for the CPU as panels.h packs it, on a GPU row by row
-  const float* bias = nullptr;    // (out), or null
-  float* y = nullptr;             // (rows, out)
+  const float* x = nullptr;      // (rows, in)
+  const void* weight = nullptr;  // (out, in) of dtype: for the CPU as panels.h packs it, on a GPU row by row
+  const float* bias = nullptr;   // (out), or null
+  float* y = nullptr;            // (rows, out)
   int rows = 0, in = 0, out = 0;
   Dtype dtype = Dtype::f32;
   const float* scales = nullptr;  // (out): what a weight of i8 is multiplied by; null for other types
@@ -20,15 +21,16 @@ struct Linear {
   std::int64_t next_bytes = 0;
 };
 
-// How x meets the weight: f32 as it is; bf16 rounded to bf16, products exact, sums in float; i8 as integers of a scale per
-// row and chunk of `in`, their products summed exactly, the chunks in float.
+// How x meets the weight: f32 as it is; bf16 rounded to bf16, products exact, sums in float; i8 as integers
+// of a scale per row and chunk of `in`, their products summed exactly, the chunks in float.
 namespace cpu {
 // A row of y has the same bits whatever `rows`, its place among them and the number of threads.
 void linear(const Linear& p, Workers& workers);
 }  // namespace cpu
 
 namespace cuda {
-// A row of y has the same bits whatever `rows`, its place among them and the other outputs. i8 gives cpu::linear's bits.
+// A row of y has the same bits whatever `rows`, its place among them and the other outputs. i8 gives
+// cpu::linear's bits.
 int linear(const Linear& p, Scratch scratch, Stream stream);
 // y += scale * (x W^T + bias): a residual without a pass of its own.
 int linear_add(const Linear& p, float scale, Scratch scratch, Stream stream);

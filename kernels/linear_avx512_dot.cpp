@@ -1,5 +1,6 @@
-// VDPBF16PS multiplies 32 pairs of bf16 and adds them into 16 floats, VPDPWSSD 32 pairs of 16-bit integers into 16 integers:
-// half the instructions of the vector paths. Highway 1.0.3 offers neither, hence intrinsics.
+// VDPBF16PS multiplies 32 pairs of bf16 and adds them into 16 floats, VPDPWSSD 32 pairs of 16-bit integers
+// into 16 integers: half the instructions of the vector paths. Highway 1.0.3 offers neither, hence
+// intrinsics.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -22,7 +23,9 @@ struct Bf16 {
   using Sum = __m512;
   static Sum zero() { return _mm512_setzero_ps(); }
   static __m512i load(const Weight* w) { return _mm512_loadu_si512(w); }
-  static Sum multiply_add(__m512i x, __m512i w, Sum sum) { return _mm512_dpbf16_ps(sum, (__m512bh)x, (__m512bh)w); }
+  static Sum multiply_add(__m512i x, __m512i w, Sum sum) {
+    return _mm512_dpbf16_ps(sum, (__m512bh)x, (__m512bh)w);
+  }
   static __m512 total(Sum sum, float) { return sum; }
 };
 
@@ -69,7 +72,8 @@ void tile(const LinearTile& t) {
     w += 2 * kPanel;
   };
   int steps = (t.count + 1) / 2;
-  for (const char* ahead = t.ahead; steps >= kGroup; steps -= kGroup, ahead += t.ahead_lines * ahead_plan(kRows, Kind::kDtype).every) {
+  for (const char* ahead = t.ahead; steps >= kGroup;
+       steps -= kGroup, ahead += t.ahead_lines * ahead_plan(kRows, Kind::kDtype).every) {
 #pragma GCC unroll 4
     for (int s = 0; s < kGroup; ++s) {
       fetch_ahead<kRows, Kind::kDtype>(ahead, t.ahead_lines, s);

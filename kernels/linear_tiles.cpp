@@ -38,9 +38,13 @@ struct F32 {
 struct Bf16 {
   static constexpr Dtype kDtype = Dtype::bf16;
   using Weight = std::uint16_t;
-  struct X { float even, odd; };
+  struct X {
+    float even, odd;
+  };
   using Sum = Vec;
-  struct Loaded { Vec even, odd; };
+  struct Loaded {
+    Vec even, odd;
+  };
   static constexpr int kStep = 2;
   static HWY_INLINE Sum zero() { return hn::Zero(Floats()); }
   static HWY_INLINE Loaded load_weight(const std::uint16_t* w) {
@@ -49,7 +53,9 @@ struct Bf16 {
     return {hn::BitCast(Floats(), hn::ShiftLeft<16>(both)),
             hn::BitCast(Floats(), hn::And(both, hn::Set(du, 0xffff0000u)))};
   }
-  static HWY_INLINE Loaded load_x(const X* x) { return {hn::Set(Floats(), x->even), hn::Set(Floats(), x->odd)}; }
+  static HWY_INLINE Loaded load_x(const X* x) {
+    return {hn::Set(Floats(), x->even), hn::Set(Floats(), x->odd)};
+  }
   static HWY_INLINE Sum multiply_add(Loaded x, Loaded w, Sum sum) {
     return hn::MulAdd(x.odd, w.odd, hn::MulAdd(x.even, w.even, sum));
   }
@@ -60,8 +66,10 @@ struct Bf16 {
 struct I8 {
   static constexpr Dtype kDtype = Dtype::i8;
   using Weight = std::int8_t;
-  using X = std::int32_t;                       // two 16-bit integers
-  struct Sum { hn::Vec<Wide> first, second; };  // which products go where is Highway's choice
+  using X = std::int32_t;  // two 16-bit integers
+  struct Sum {
+    hn::Vec<Wide> first, second;
+  };  // which products go where is Highway's choice
   using Loaded = hn::Vec<Narrow>;
   static constexpr int kStep = 2;
   static HWY_INLINE Sum zero() { return {hn::Zero(Wide()), hn::Zero(Wide())}; }
@@ -112,7 +120,8 @@ HWY_INLINE void vectors(const LinearTile& t) {
   };
   int steps = (t.count + Kind::kStep - 1) / Kind::kStep;
   const int lines = kFirst == 0 ? t.ahead_lines : 0;
-  for (const char* ahead = t.ahead; steps >= kGroup; steps -= kGroup, ahead += t.ahead_lines * ahead_plan(kRows, Kind::kDtype).every) {
+  for (const char* ahead = t.ahead; steps >= kGroup;
+       steps -= kGroup, ahead += t.ahead_lines * ahead_plan(kRows, Kind::kDtype).every) {
 #pragma GCC unroll 4
     for (int s = 0; s < kGroup; ++s) {
       fetch_ahead<kRows, Kind::kDtype>(ahead, lines, s);
@@ -145,7 +154,8 @@ float pack_bf16(const float* x, void* to, int count) {
   auto* packed = static_cast<float*>(to);
   for (int k = 0; k < count; k += kLanes) {
     const int some = std::min(kLanes, count - k);
-    store_some(d, hn::BitCast(d, hn::ShiftLeft<16>(bf16_bits(d, load_some(d, x + k, some)))), packed + k, some);
+    store_some(d, hn::BitCast(d, hn::ShiftLeft<16>(bf16_bits(d, load_some(d, x + k, some)))), packed + k,
+               some);
   }
   if (count % 2) packed[count] = 0;
   return 1;
@@ -182,7 +192,8 @@ float quantize(const float* x, void* to, int count) {
   return finite ? largest / kMaxQuantum : std::numeric_limits<float>::quiet_NaN();
 }
 
-// Accumulators, the panel's vectors and a row's value must fit the registers: 32 of them with AVX-512 and NEON, else 16.
+// Accumulators, the panel's vectors and a row's value must fit the registers: 32 of them with AVX-512 and
+// NEON, else 16.
 #if HWY_TARGET <= HWY_AVX3
 constexpr int kRowsAtOnce = 12;
 #elif HWY_ARCH_ARM_A64
@@ -205,7 +216,8 @@ LinearTiles tiles_of(float (*pack)(const float*, void*, int)) {
 }
 
 const LinearTiles& best_tiles(Dtype dtype) {
-  static const LinearTiles f32 = tiles_of<F32>(pack_f32), bf16 = tiles_of<Bf16>(pack_bf16), i8 = tiles_of<I8>(quantize);
+  static const LinearTiles f32 = tiles_of<F32>(pack_f32), bf16 = tiles_of<Bf16>(pack_bf16),
+                           i8 = tiles_of<I8>(quantize);
   return dtype == Dtype::f32 ? f32 : dtype == Dtype::bf16 ? bf16 : i8;
 }
 

@@ -1,6 +1,6 @@
-// The steps of a run as this rank works on them: which micro-batches are its replica's, and passes begun ahead
-// of their turn, those of the next steps too, since no gradient crosses the backbone. A thread of its own reads the samples of
-// the next steps, so that nobody waits for a slow disk.
+// The steps of a run as this rank works on them: which micro-batches are its replica's, and passes begun
+// ahead of their turn, those of the next steps too, since no gradient crosses the backbone. A thread of its
+// own reads the samples of the next steps, so that nobody waits for a slow disk.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -23,8 +23,8 @@ struct StepWork {
 
 class Feed {
  public:
-  // `batch_of` is called by the reading thread, for one step after the other; what it throws comes out of enter()
-  // of that step. To be moved before start() only.
+  // `batch_of` is called by the reading thread, for one step after the other; what it throws comes out of
+  // enter() of that step. To be moved before start() only.
   Feed(const HiddenSource& source, std::function<Batch(std::int64_t step)> batch_of, int batch_size,
        int micro_batch);
 
@@ -40,7 +40,7 @@ class Feed {
     StepWork work;
     std::int64_t begun = 0;  // micro-batches of work.mine
   };
-  void take_on();     // one more step
+  void take_on();  // one more step
   Batch read_next();
   bool begin_next();  // false when no pass can be begun yet
 

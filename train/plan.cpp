@@ -47,8 +47,11 @@ TrainPlan plan_training(const ModelConfig& c, const DepthSet& depths, const Trai
   const double type = size_of(parse_dtype(o.dtype)), replicas = layout.replicas(),
                h = static_cast<double>(c.hidden_size);
   const double vocab_bytes = static_cast<double>(c.vocab_size) * h * type;
-  const Work work{o.batch_size * sample.tokens / replicas, o.batch_size * sample.rows / replicas,
-                  std::ceil(o.batch_size * std::max(1.0 / o.micro_batch, sample.tokens / static_cast<double>(o.micro_tokens)) / replicas)};
+  const Work work{
+      o.batch_size * sample.tokens / replicas, o.batch_size * sample.rows / replicas,
+      std::ceil(o.batch_size *
+                std::max(1.0 / o.micro_batch, sample.tokens / static_cast<double>(o.micro_tokens)) /
+                replicas)};
   TrainPlan plan{.replicas = layout.replicas(), .sample = sample, .flops_per_second = flops_per_second};
   for (int position = 0; position < layout.pipeline; ++position) {
     const StageShare share = layout.stages(position);
@@ -64,8 +67,8 @@ TrainPlan plan_training(const ModelConfig& c, const DepthSet& depths, const Trai
     const double gradients =
         std::bit_width(static_cast<std::uint64_t>(work.passes)) + 1;  // open parts of the ordered sum
     p.trained_bytes = static_cast<double>(p.trainable) * 4 * (3 + gradients);
-    p.working_bytes =
-        working_bytes_of(c, p, adapter, work, sample.tokens, layout.pipeline - position + (layout.pipeline > 1), type);
+    p.working_bytes = working_bytes_of(c, p, adapter, work, sample.tokens,
+                                       layout.pipeline - position + (layout.pipeline > 1), type);
     const ExitSizes exits{static_cast<std::int64_t>(p.depths.size()), adapter.hidden, adapter.width};
     p.flops = o.batch_size / replicas * layers_flops(c, p.layers.size(), sample.tokens) +
               exits_flops(exits, c.vocab_size, work.rows);

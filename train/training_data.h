@@ -11,10 +11,11 @@ namespace dex {
 
 struct TrainingData {
   std::uint64_t size = 0;
-  std::function<Sample(std::uint64_t index)> sample;  // 0 <= index < size; one call at a time, in training by another thread
-  std::vector<Sample> held_out;                       // never trained on
-  std::string digest;                                 // equal for equal samples
-  std::int64_t targets = 0;                           // supervised tokens of all samples
+  std::function<Sample(std::uint64_t index)>
+      sample;                    // 0 <= index < size; one call at a time, in training by another thread
+  std::vector<Sample> held_out;  // never trained on
+  std::string digest;            // equal for equal samples
+  std::int64_t targets = 0;      // supervised tokens of all samples
 };
 
 }  // namespace dex

@@ -108,6 +108,6 @@ TEST_CASE("neighbouring parts weigh the same, however many replicas share them")
     before += most_before / 200;
     after += most_after / 200;
   }
-  CHECK(before == Approx(1.287).margin(0.03));  // the mean of 100,000 such draws
   CHECK(after < 1.1);
+  CHECK(after - 1 < 0.4 * (before - 1));  // of four in the order they come, the slowest has 1.29 of the mean
 }

@@ -1,5 +1,6 @@
 // dex train as several processes: the bits of one, and what happens when a process is lost, stopped or
 // missing.
+#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -139,6 +140,16 @@ TEST_CASE("when a process is stopped, all others end with 75 within the step's d
   CHECK(seconds_since(stopped) > 2);
 }
 
+TEST_CASE("a write to a peer that is gone ends no process") {
+  Training run;
+  run.options["--steps"] = kEndless;
+  auto all = run.start_all("out", 2);
+  run.wait_for_steps("out");
+  for (const auto& process : all) process->signal(SIGPIPE);
+  all[1]->signal(SIGTERM);
+  check_all_end(all, 75, {});
+}
+
 TEST_CASE("SIGTERM to one process stops all, saved, with 75") {
   Training run;
   run.options["--steps"] = kEndless;
@@ -184,16 +195,24 @@ TEST_CASE("a port in use ends rank 0 with 75 at once") {
   CHECK(first->log().find("port " + std::to_string(taken.number()) + " is in use") != std::string::npos);
 }
 
-TEST_CASE("a host without an address ends a process with 75 in seconds, not at the deadline") {
+TEST_CASE("a host without an address is told at once, and again when joining ends") {
   Training run;
   run.host = "no-such-host.invalid";
-  const auto start = Clock::now();
-  auto first = run.start("out", 1, 2);
-  CHECK(first->wait(kPatience) == 75);
-  CHECK(seconds_since(start) < 40);  // the deadline is 60; 10 and a start where nobody else needs the machine
-  INFO(first->log());
-  CHECK(first->log().find("no-such-host.invalid:" + std::to_string(run.port)) != std::string::npos);
-  CHECK(first->log().find("nobody answers") == std::string::npos);
+  run.options["--init-timeout"] = "4";
+  addrinfo* found = nullptr;
+  const auto asked = Clock::now();
+  const int answer = getaddrinfo(run.host.c_str(), "1", nullptr, &found);
+  if (answer == 0) freeaddrinfo(found);
+  if (answer == 0 || seconds_since(asked) > 1) {
+    std::cout << "SKIPPED: this machine's resolver does not say at once that a host is unknown\n";
+    return;
+  }
+  auto second = run.start("out", 1, 2);
+  CHECK(second->wait(kPatience) == 75);
+  INFO(second->log());
+  CHECK(second->log().find(run.host + " has no address yet: " + gai_strerror(answer)) != std::string::npos);
+  CHECK(second->log().find(run.host + ":" + std::to_string(run.port)) != std::string::npos);
+  CHECK(second->log().find("nobody answers") == std::string::npos);
 }
 
 TEST_CASE("processes meet at an address of the sixth version") {
