@@ -55,17 +55,18 @@ Probe probe(const std::string& host, std::uint16_t port) {
   return result;
 }
 
-// Returns why nobody answers, or nothing once somebody does. The library's own attempts pause longer and
-// longer for a server that starts late, and each that fails logs a stack trace. A pod's name may become known
-// a while after the pods that ask for it; one that does not is a mistake.
-std::string wait_for_server(const RankEnvironment& place, Clock::time_point end) {
+// Returns why nobody answers, or nothing once somebody does; who serves itself needs no more than a known
+// name. The library's own attempts pause longer and longer for a server that starts late, and each that fails
+// logs a stack trace. A pod's name may become known a while after the pods that ask for it; one that does not
+// is a mistake.
+std::string wait_for_server(const RankEnvironment& place, bool serves, Clock::time_point end) {
   const auto names_end = std::min(end, Clock::now() + kNameTime);
   std::string unknown;
   for (; Clock::now() < end; std::this_thread::sleep_for(kPause)) {
     const auto seen = within(std::min(end, Clock::now() + kProbeTime),
                              [host = place.address, port = place.port] { return probe(host, port); });
     if (!seen) continue;
-    if (seen->answered) return "";
+    if (seen->answered || (serves && seen->unknown.empty())) return "";
     if (!seen->unknown.empty() && unknown.empty())
       spdlog::warn("{} has no address yet: {}", place.address, seen->unknown);
     unknown = seen->unknown;
@@ -80,7 +81,7 @@ Store connect(const RankEnvironment& place, Clock::time_point end) {
   options.port = place.port;
   options.isServer = place.rank == 0 && !place.launcher_has_store;
   options.waitWorkers = false;
-  std::string reason = options.isServer ? "" : wait_for_server(place, end);
+  std::string reason = wait_for_server(place, options.isServer, end);
   try {
     if (reason.empty()) {
       reason = kSilent;

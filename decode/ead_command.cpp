@@ -9,6 +9,7 @@
 
 #include "common/command_line.h"
 #include "common/error.h"
+#include "common/file.h"
 #include "common/log.h"
 #include "common/progress.h"
 #include "decode/ead_files.h"
@@ -32,6 +33,7 @@ std::string every_layer(int num_layers) {
 int run(EadOptions o) {
   require(o.max_tokens >= 1, ExitCode::usage, "--max-tokens is {}, wanted at least 1", o.max_tokens);
   claim_ead_directory(o.out);
+  make_directory(o.out);
   const auto lines = read_jobs(o.prompts, o.limit);
   if (o.session.depths.empty() && o.session.adapters.empty()) o.session.depths = every_layer(read_model_config(o.session.model).num_layers);
   const Session session(o.session);

@@ -51,6 +51,8 @@ std::vector<AdapterWeights> RidgeStart::solve() const {
     const at::Tensor sums = sums_[static_cast<std::int64_t>(k)];
     const at::Tensor left = sums[0] + kRidge * at::eye(sums.size(1), at::kDouble);
     const at::Tensor right = kScale * median(rms_[k]) * sums[1] - sums[2];
+    require(at::isfinite(left).all().item<bool>() && at::isfinite(right).all().item<bool>(), ExitCode::usage,
+            "the ridge start met hidden states that are no numbers; --dtype f32 may help, --init paper needs none");
     starts.push_back(linear_map(at::cholesky_solve(right, at::linalg_cholesky(left)).t()));
   }
   return starts;

@@ -1,7 +1,12 @@
 #include "train/state_cache.h"
 
+#include <fcntl.h>
 #include <fmt/ranges.h>
+#include <sys/file.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "common/digest.h"
@@ -21,8 +26,9 @@ using nlohmann::json;
 constexpr std::int64_t kPartBytes = 64 << 20;
 constexpr const char* kAbout = "states.json";
 
-std::string digest_of(const std::string& key, std::span<const std::byte> states) {
+std::string digest_of(const std::string& about, const std::string& key, std::span<const std::byte> states) {
   Sha256 digest;
+  digest.add(about);
   digest.add(key);
   digest.add(states);
   return digest.hex();
@@ -48,15 +54,26 @@ std::string key_of(const Sample& sample) {
   return digest.hex();
 }
 
+DirectoryLock::DirectoryLock(const fs::path& dir) : file_(open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  require(file_ >= 0, ExitCode::io, "{}: cannot be opened: {}", dir.string(), std::strerror(errno));
+  if (flock(file_, LOCK_EX | LOCK_NB) == 0) return;
+  close(file_);
+  fail(ExitCode::temporary, "{}: another run uses it", dir.string());
+}
+
+DirectoryLock::~DirectoryLock() { close(file_); }
+
 StateCache::StateCache(fs::path dir, const Model& model, const std::string& data_digest)
-    : dir_(std::move(dir)), shape_{model.depths.num_stages(), -1, model.config.hidden_size} {
+    : dir_(std::move(dir)),
+      lock_((make_directory(dir_), dir_)),
+      shape_{model.depths.num_stages(), -1, model.config.hidden_size} {
   const json about = {{"format", "dex hidden states 1"},
                       {"version", DEX_VERSION},
                       {"model_fingerprint", model.fingerprint},
                       {"data_digest", data_digest},
                       {"depths", model.depths.text()},
                       {"dtype", name_of(model.stages.front().dtype())}};
-  make_directory(dir_);
+  about_ = about.dump();
   remove_temporaries(dir_ / kAbout);
   if (fs::exists(dir_ / kAbout)) require_same(dir_ / kAbout, about);
   else write_file(dir_ / kAbout, about.dump(2) + "\n");
@@ -99,7 +116,7 @@ at::Tensor StateCache::find(const std::string& key) {
   const WeightFile& part = parts_[found->second.part];
   const StoredTensor& stored = part.at(key);
   if (!found->second.verified) {
-    const std::string seen = digest_of(key, stored.bytes), wanted = part.metadata().at(key);
+    const std::string seen = digest_of(about_, key, stored.bytes), wanted = part.metadata().at(key);
     require(seen == wanted, ExitCode::io, "{}: altered: {} has SHA-256 {}, wanted {}; without the files from here on "
             "they are made again", part.origin(), key, seen, wanted);
     found->second.verified = true;
@@ -120,7 +137,7 @@ void StateCache::flush() {
   std::map<std::string, std::string> digests;
   for (const auto& [key, states] : waiting_) {
     tensors[key] = stored_view(states);
-    digests[key] = digest_of(key, tensors[key].bytes);
+    digests[key] = digest_of(about_, key, tensors[key].bytes);
   }
   const fs::path path = next_part();
   write_safetensors(path, tensors, digests);

@@ -1,11 +1,10 @@
 // The frozen model's hidden states of samples, kept on disk: they do not change in training, so a sample that
 // was seen once, by this run or an earlier one, needs no pass of the model.
-//   states.json                what they were made by: fields format, version, model_fingerprint,
-//   data_digest, depths, dtype states-<n>.safetensors     n = 000000, 000001, ...: per sample a tensor F32
-//   (depths, loss rows, hidden), the last depth
-//                              being the model's, named by the SHA-256 of ids and marks; in the metadata,
-//                              under the same name, the SHA-256 of name and tensor. Written whole, never
-//                              changed.
+//
+// - states.json: what they were made by: fields format, version, model_fingerprint, data_digest, depths, dtype.
+// - states-<n>.safetensors, n = 000000, 000001, ...: per sample a tensor F32 (depths, loss rows, hidden), the
+//   last depth being the model's, named by the SHA-256 of ids and marks; in the metadata, under the same name,
+//   the SHA-256 of what is in states.json, name and tensor. Written whole, never changed.
 #pragma once
 #include <ATen/ATen.h>
 
@@ -21,13 +20,26 @@
 
 namespace dex {
 
+// Held until it is destroyed, or the process ends.
+class DirectoryLock {
+ public:
+  explicit DirectoryLock(const std::filesystem::path& dir);  // Error(temporary) when somebody else has it
+  ~DirectoryLock();
+  DirectoryLock(const DirectoryLock&) = delete;
+  DirectoryLock& operator=(const DirectoryLock&) = delete;
+
+ private:
+  int file_;
+};
+
 // Of a sample: its ids and marks, nothing else.
 std::string key_of(const Sample& sample);
 
 class StateCache {
  public:
-  // Makes or opens the directory; one run at a time uses it. Error(usage) with both values when it holds
-  // states of another model, data set, depths or type, Error(io) when a file there is cut or altered.
+  // Makes or opens the directory and keeps it for this run: Error(temporary) while another uses it. Error(usage)
+  // with both values when it holds states of another model, data set, depths or type, Error(io) when a file
+  // there is cut or altered.
   StateCache(std::filesystem::path dir, const Model& model, const std::string& data_digest);
 
   // Says how many bytes `rows` loss rows take. Error(io) when the disk has no room for what is not there yet.
@@ -49,6 +61,8 @@ class StateCache {
   std::filesystem::path next_part() const;
 
   std::filesystem::path dir_;
+  DirectoryLock lock_;
+  std::string about_;
   std::vector<std::int64_t> shape_;  // depths, -1, hidden
   std::vector<WeightFile> parts_;
   std::map<std::string, Place> places_;

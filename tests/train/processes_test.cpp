@@ -207,12 +207,9 @@ TEST_CASE("a host without an address is told at once, and again when joining end
     std::cout << "SKIPPED: this machine's resolver does not say at once that a host is unknown\n";
     return;
   }
-  auto second = run.start("out", 1, 2);
-  CHECK(second->wait(kPatience) == 75);
-  INFO(second->log());
-  CHECK(second->log().find(run.host + " has no address yet: " + gai_strerror(answer)) != std::string::npos);
-  CHECK(second->log().find(run.host + ":" + std::to_string(run.port)) != std::string::npos);
-  CHECK(second->log().find("nobody answers") == std::string::npos);
+  auto all = run.start_all("out", 2);
+  check_all_end(all, 75, {run.host + " has no address yet: " + gai_strerror(answer), run.host + ":" + std::to_string(run.port)});
+  for (const auto& process : all) CHECK(process->log().find("nobody answers") == std::string::npos);
 }
 
 TEST_CASE("processes meet at an address of the sixth version") {

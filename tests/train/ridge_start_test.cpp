@@ -3,6 +3,7 @@
 #include <ATen/ops/linalg_lstsq.h>
 
 #include <catch2/catch.hpp>
+#include <limits>
 
 #include "tests/support/errors.h"
 #include "train/adapter_gradient.h"
@@ -59,4 +60,14 @@ TEST_CASE("all depths are solved in one pass, each on its own rows") {
 
 TEST_CASE("a ridge start without rows is refused") {
   test::check_refused(ExitCode::usage, {"supervised"}, [] { RidgeStart(config_of(8), 1).solve(); });
+}
+
+TEST_CASE("a ridge start over hidden states that are no numbers is refused") {
+  for (const float odd : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    at::Tensor h = at::randn({20, 8}), last = at::randn({20, 8});
+    (GENERATE(false, true) ? h : last)[3][4] = odd;
+    RidgeStart ridge(config_of(8), 1);
+    ridge.add({h}, last);
+    test::check_refused(ExitCode::usage, {"ridge start", "no numbers"}, [&] { ridge.solve(); });
+  }
 }

@@ -137,6 +137,35 @@ TEST_CASE("a cache of anything else is refused with both values") {
   test::check_refused(ExitCode::io, {"states.json"}, [&] { StateCache(f.states(), f.model, "data"); });
 }
 
+TEST_CASE("states whose states.json is lost are not taken for another model's") {
+  Fixture f;
+  {
+    StateCache cache(f.states(), f.model, "data");
+    cache.add("one", random_states(5));
+    cache.flush();
+  }
+  fs::remove(f.states() / "states.json");
+  f.path = test::TinyModel{.seed = 9}.write(f.dir / "m2");
+  const Model other = f.load(Dtype::f32, kDepths);
+  {
+    StateCache cache(f.states(), other, "data");
+    test::check_refused(ExitCode::io, {"states-000000.safetensors", "one"}, [&] { cache.find("one"); });
+  }
+  fs::remove(f.states() / "states.json");
+  StateCache cache(f.states(), f.model, "data");
+  CHECK(cache.find("one").defined());
+}
+
+TEST_CASE("a cache that is in use is refused for now") {
+  Fixture f;
+  {
+    const StateCache first(f.states(), f.model, "data");
+    test::check_refused(ExitCode::temporary, {f.states().string(), "another run uses it"},
+                        [&] { StateCache(f.states(), f.model, "data"); });
+  }
+  CHECK_NOTHROW(StateCache(f.states(), f.model, "data"));
+}
+
 TEST_CASE("an altered or cut part is never used") {
   Fixture f;
   {
