@@ -33,10 +33,10 @@ std::string every_layer(int num_layers) {
 int run(EadOptions o) {
   require(o.max_tokens >= 1, ExitCode::usage, "--max-tokens is {}, wanted at least 1", o.max_tokens);
   claim_ead_directory(o.out);
-  make_directory(o.out);
   const auto lines = read_jobs(o.prompts, o.limit);
   if (o.session.depths.empty() && o.session.adapters.empty()) o.session.depths = every_layer(read_model_config(o.session.model).num_layers);
   const Session session(o.session);
+  make_directory(o.out);  // that it cannot be made is known before the work
   const auto plain = session.plain();
   EadReader reader(session);
   std::vector<std::string> names;
