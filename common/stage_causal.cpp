@@ -80,7 +80,7 @@ class CausalPass {
   }
 
  private:
-  struct Head {  // a KV head of a sequence
+  struct KvHead {  // a KV head of a sequence
     CausalAttention p;
     std::int64_t begin;
     std::ptrdiff_t packed_at;
@@ -115,7 +115,7 @@ class CausalPass {
     std::stable_sort(queries_.begin(), queries_.end(),
                      [](const Queries& a, const Queries& b) { return a.end > b.end; });
     packed_ = at::empty({bytes}, at::kByte);  // libtorch aligns to 64 bytes
-    for (Head& head : heads_) head.p.packed = row_of(packed_, head.packed_at);
+    for (KvHead& head : heads_) head.p.packed = row_of(packed_, head.packed_at);
   }
 
   void attend(const LayerWeights& w, const at::Tensor& qkv) {
@@ -124,18 +124,8 @@ class CausalPass {
       float* k = q + std::ptrdiff_t{heads} * size;
       widen(row_of(qkv, r), q, std::int64_t{heads + kv_heads} * size, dtype_);
       if (c_.qk_norm) {
-        cpu::rms_norm({.x = q,
-                       .weight = w.q_norm.data_ptr<float>(),
-                       .y = q,
-                       .rows = heads,
-                       .size = size,
-                       .eps = c_.rms_norm_eps});
-        cpu::rms_norm({.x = k,
-                       .weight = w.k_norm.data_ptr<float>(),
-                       .y = k,
-                       .rows = kv_heads,
-                       .size = size,
-                       .eps = c_.rms_norm_eps});
+        norm_heads(q, w.q_norm, heads);
+        norm_heads(k, w.k_norm, kv_heads);
       }
       cpu::rotate({.x = q,
                    .sines = row_of<float>(angles_.sines, r),
@@ -151,6 +141,15 @@ class CausalPass {
     each_part(queries_.size(), [&](std::size_t i) {
       cpu::attend_causally(heads_[queries_[i].head].p, queries_[i].first, queries_[i].end);
     });
+  }
+
+  void norm_heads(float* x, const at::Tensor& weight, int heads) const {
+    cpu::rms_norm({.x = x,
+                   .weight = weight.data_ptr<float>(),
+                   .y = x,
+                   .rows = heads,
+                   .size = c_.head_dim,
+                   .eps = c_.rms_norm_eps});
   }
 
   void gate(const at::Tensor& gate_up) {
@@ -187,7 +186,7 @@ class CausalPass {
   std::span<const std::int64_t> begin_;
   Angles angles_;
   at::Tensor normed_, attended_, gated_, packed_;
-  std::vector<Head> heads_;
+  std::vector<KvHead> heads_;
   std::vector<Queries> queries_;
 };
 

@@ -13,10 +13,9 @@ Feed::Feed(const HiddenSource& source, std::function<Batch(std::int64_t step)> b
            int micro_batch)
     : source_(source), batch_of_(std::move(batch_of)), reader_(std::make_unique<WorkerPool>(1)) {
   const RankLayout& layout = source.ranks().layout();
-  const std::int64_t passes_ahead = layout.pipeline > 1 ? layout.pipeline : 0;
   const std::int64_t least =
       std::max<std::int64_t>(1, quotient_up(batch_size, micro_batch) / layout.replicas());
-  steps_ahead_ = quotient_up(passes_ahead, least);
+  steps_ahead_ = quotient_up(layout.passes_ahead(0) - 1, least);
 }
 
 void Feed::start(std::int64_t first, std::int64_t end) {

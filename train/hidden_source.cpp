@@ -82,10 +82,9 @@ HiddenRows HiddenSource::finish(HiddenRows begun) const {
   return begun;
 }
 
-// The rank behind is one pass less ahead; one more than that hides the way between them.
 std::size_t HiddenSource::ahead() const {
   const RankLayout& layout = ranks_.layout();
-  return static_cast<std::size_t>(layout.pipeline - layout.position() + (layout.pipeline > 1));
+  return static_cast<std::size_t>(layout.passes_ahead(layout.position()));
 }
 
 void HiddenSource::each(IndexRange passes,

@@ -68,7 +68,7 @@ TrainPlan plan_training(const ModelConfig& c, const DepthSet& depths, const Trai
         std::bit_width(static_cast<std::uint64_t>(work.passes)) + 1;  // open parts of the ordered sum
     p.trained_bytes = static_cast<double>(p.trainable) * 4 * (3 + gradients);
     p.working_bytes = working_bytes_of(c, p, adapter, work, sample.tokens,
-                                       layout.pipeline - position + (layout.pipeline > 1), type);
+                                       layout.passes_ahead(position), type);
     const ExitSizes exits{static_cast<std::int64_t>(p.depths.size()), adapter.hidden, adapter.width};
     p.flops = o.batch_size / replicas * layers_flops(c, p.layers.size(), sample.tokens) +
               exits_flops(exits, c.vocab_size, work.rows);

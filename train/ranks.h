@@ -37,6 +37,9 @@ struct RankLayout {
     return first_exit(position + 1) - first_exit(position);
   }  // non-final depths there
   StageShare stages() const { return stages(position()); }
+  // Passes a rank has begun when it finishes one. The rank behind is one less ahead; one more than that hides
+  // the way between them.
+  int passes_ahead(int at) const { return pipeline - at + (pipeline > 1 ? 1 : 0); }
 };
 
 struct IndexRange {

@@ -132,9 +132,7 @@ int run(const TrainOptions& options) {
   static const auto& stop = *new StopSignal;
   check(options);
   const RankEnvironment place = rank_environment();
-  const int world = options.world_size > 0 ? options.world_size : place.world;
-  require(options.cache_states.empty() || world == 1, ExitCode::usage, "--cache-states is for one rank, and there are {}",
-          world);
+  check_for_ranks(options, options.world_size > 0 ? options.world_size : place.world);
   prepare_torch(options, place);
   if (options.dry_run) return plan_only(options, place);
   require(!options.data.empty(), ExitCode::usage, "--data is missing; only --dry-run goes without");

@@ -87,7 +87,7 @@ TrainLoop::TrainLoop(const TrainOptions& options, const Model& model, TrainingDa
 
 void TrainLoop::open_cache() {
   if (options_.cache_states.empty()) return;
-  require(ranks_.alone(), ExitCode::usage, "--cache-states is for one rank, and there are {}", ranks_.layout().world);
+  check_for_ranks(options_, ranks_.layout().world);
   cache_.emplace(options_.cache_states, model_, data_.digest);
   std::int64_t rows = data_.targets;
   for (const Sample& sample : data_.held_out) rows += loss_rows(sample);

@@ -58,4 +58,9 @@ nlohmann::json identity_of(const TrainOptions& o) {
           {"ridge_tokens", o.init == "ridge" ? o.ridge_tokens : 0},             {"seed", o.seed}};
 }
 
+void check_for_ranks(const TrainOptions& o, int world) {
+  require(o.cache_states.empty() || world == 1, ExitCode::usage,
+          "--cache-states is for one rank, and there are {}", world);
+}
+
 }  // namespace dex

@@ -37,6 +37,7 @@ struct TrainOptions {
 
 // Error(usage) naming the option, the value and what is wanted.
 void check(const TrainOptions& options);
+void check_for_ranks(const TrainOptions& options, int world);  // Error(usage): what so many cannot do
 
 // What two runs must share to be one run interrupted: everything the weights depend on but the number of threads.
 nlohmann::json identity_of(const TrainOptions& options);

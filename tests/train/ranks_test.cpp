@@ -23,6 +23,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
+const std::vector<std::string> kStateFiles{"checkpoints/step-6/weights.safetensors",
+                                           "checkpoints/step-6/moments.safetensors", "checkpoints/step-6/state.json"};
+
 struct Training : test::ThreadRanks {
   test::TempDir dir;
 
@@ -50,6 +53,17 @@ struct Training : test::ThreadRanks {
       CHECK(result.outcome);
     }
     return results;
+  }
+  // Runs of these ranks and stages leave the adapters, metrics and other `files` that "one" has.
+  void check_like_one(const std::vector<std::pair<int, int>>& layouts, const std::vector<std::string>& files) {
+    for (const auto& [ranks, positions] : layouts) {
+      INFO(options.init << ", " << ranks << " ranks, " << positions << " stages");
+      const std::string out = "out" + std::to_string(ranks) + std::to_string(positions);
+      finish(out, ranks, positions);
+      CHECK(adapter(out) == adapter("one"));
+      CHECK(metrics(out) == metrics("one"));
+      for (const std::string& name : files) CHECK(file(out + "/" + name) == file("one/" + name));
+    }
   }
   std::string file(const std::string& name) const { return read_file(dir / name); }
   std::string adapter(const std::string& out) const {
@@ -208,19 +222,7 @@ TEST_CASE("any number of ranks and stages leaves the files of one rank, byte for
   run.options.init = GENERATE("paper", "ridge");
   run.options.eval_every = 4;
   run.finish("one", 1, 1);
-  struct Layout {
-    int world, stages;
-  };
-  for (const Layout layout : {Layout{2, 1}, {2, 2}, {3, 3}, {4, 2}, {4, 1}, {6, 3}}) {
-    INFO(run.options.init << ", " << layout.world << " ranks, " << layout.stages << " stages");
-    const std::string out = "out" + std::to_string(layout.world) + std::to_string(layout.stages);
-    run.finish(out, layout.world, layout.stages);
-    CHECK(run.adapter(out) == run.adapter("one"));
-    CHECK(run.metrics(out) == run.metrics("one"));
-    for (const char* part : {"weights.safetensors", "moments.safetensors", "state.json"})
-      CHECK(run.file(out + "/checkpoints/step-6/" + part) ==
-            run.file(std::string("one/checkpoints/step-6/") + part));
-  }
+  run.check_like_one({{2, 1}, {2, 2}, {3, 3}, {4, 2}, {4, 1}, {6, 3}}, kStateFiles);
 }
 
 TEST_CASE("four stages and held-out text that does not divide evenly leave the files of one rank, too") {
@@ -230,17 +232,7 @@ TEST_CASE("four stages and held-out text that does not divide evenly leave the f
   run.options.eval_every = 3;
   run.finish("one", 1, 1);
   CHECK(run.metrics("one").find("\"evaluation\":{\"trained\"") != std::string::npos);
-  struct Layout {
-    int world, stages;
-  };
-  for (const Layout layout : {Layout{2, 2}, {3, 3}, {4, 4}, {8, 4}, {3, 1}, {4, 1}}) {
-    INFO(layout.world << " ranks, " << layout.stages << " stages");
-    const std::string out = "out" + std::to_string(layout.world) + std::to_string(layout.stages);
-    run.finish(out, layout.world, layout.stages);
-    CHECK(run.adapter(out) == run.adapter("one"));
-    CHECK(run.metrics(out) == run.metrics("one"));
-    CHECK(run.file(out + "/best/best.json") == run.file("one/best/best.json"));
-  }
+  run.check_like_one({{2, 2}, {3, 3}, {4, 4}, {8, 4}, {3, 1}, {4, 1}}, {"best/best.json"});
 }
 
 TEST_CASE("a step that is no number for one micro-batch is skipped by all ranks, with the files of one rank") {
@@ -263,19 +255,7 @@ TEST_CASE("a step that is no number for one micro-batch is skipped by all ranks,
   CHECK(state["optimizer_steps"] == 5);
   CHECK(state["skipped"] == 1);
   CHECK(run.metrics("one").find("\"skipped\":1,\"step\":3") != std::string::npos);
-  struct Layout {
-    int world, stages;
-  };
-  for (const Layout layout : {Layout{2, 1}, {2, 2}, {3, 1}, {3, 3}, {4, 1}, {4, 2}}) {
-    INFO(layout.world << " ranks, " << layout.stages << " stages");
-    const std::string out = "out" + std::to_string(layout.world) + std::to_string(layout.stages);
-    run.finish(out, layout.world, layout.stages);
-    CHECK(run.adapter(out) == run.adapter("one"));
-    CHECK(run.metrics(out) == run.metrics("one"));
-    for (const char* part : {"weights.safetensors", "moments.safetensors", "state.json"})
-      CHECK(run.file(out + "/checkpoints/step-6/" + part) ==
-            run.file(std::string("one/checkpoints/step-6/") + part));
-  }
+  run.check_like_one({{2, 1}, {2, 2}, {3, 1}, {3, 3}, {4, 1}, {4, 2}}, kStateFiles);
 }
 
 TEST_CASE("what only one rank sees to be no number changes the weights of none") {
