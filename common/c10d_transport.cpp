@@ -1,16 +1,16 @@
 #include "common/c10d_transport.h"
 
 #include <charconv>
-#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <mutex>
+#include <future>
 #include <thread>
 #include <utility>
 
 #include "common/error.h"
 #include "common/meeting_store.h"
+#include "common/peer_inbox.h"
 #include "common/process_group.h"
 #include "common/within.h"
 
@@ -20,15 +20,9 @@ namespace {
 using Work = c10::intrusive_ptr<c10d::Work>;
 using std::chrono::milliseconds;
 
-constexpr auto kEndless =
-    milliseconds(std::int64_t{1} << 40);  // readers wait for as long as their rank lives
 constexpr std::size_t kSending = 4;       // messages to one rank that may be on their way
-constexpr std::int64_t kTags = 1 << 30;
+constexpr auto kPoll = std::chrono::microseconds(50);
 constexpr auto kGrace = milliseconds(250);  // for others to leave or to read word of what stopped them
-
-struct Header {
-  std::int64_t size, sent;  // bytes; nanoseconds of the sender's steady clock
-};
 
 // For tests and benches of ranks on one machine: every message is delivered this long after it was sent.
 Clock::duration link_delay() {
@@ -39,10 +33,6 @@ Clock::duration link_delay() {
   require(error == std::errc() && *end == 0 && value >= 0 && value <= 1e6, ExitCode::usage,
           "DEX_LINK_DELAY_MS is \"{}\", wanted milliseconds", text);
   return seconds_to_duration(value / 1e3);
-}
-
-at::Tensor view_of_bytes(void* bytes, std::size_t size) {
-  return at::from_blob(bytes, {static_cast<std::int64_t>(size)}, at::kByte);
 }
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
@@ -63,7 +53,7 @@ class C10dTransport::Group {
   }
 
   ~Group() {
-    for (Peer& peer : peers_) stop(peer);
+    for (Peer& peer : peers_) peer.inbox.stop();
     // A send that nobody takes would be waited for: give up on it.
     for (Peer& peer : peers_)
       for (Message& message : peer.sending)
@@ -76,7 +66,7 @@ class C10dTransport::Group {
   void doing(const std::string& what) { doing_ = what; }
 
   void send(Bytes bytes, int to) {
-    Peer& peer = peers_.at(static_cast<std::size_t>(to));
+    Peer& peer = peer_at(to);
     const auto end = Clock::now() + deadline_;
     listen(to);  // or two ranks that send to each other might both wait
     while (peer.sending.size() >= kSending) complete_oldest(peer, to, end);
@@ -85,10 +75,9 @@ class C10dTransport::Group {
     message.header = {static_cast<std::int64_t>(message.bytes.size()),
                       Clock::now().time_since_epoch().count()};
     try {
-      push(message, view_of_bytes(&message.header, sizeof message.header), to, 2 * peer.sent % kTags);
+      push(message, view_of_bytes(&message.header, sizeof message.header), to, header_tag(peer.sent));
       if (!message.bytes.empty())
-        push(message, view_of_bytes(message.bytes.data(), message.bytes.size()), to,
-             (2 * peer.sent + 1) % kTags);
+        push(message, view_of_bytes(message.bytes.data(), message.bytes.size()), to, bytes_tag(peer.sent));
     } catch (const std::exception& error) {
       lost(to, first_line(error.what()));
     }
@@ -96,21 +85,46 @@ class C10dTransport::Group {
   }
 
   Bytes receive(int from) {
-    Peer& peer = peers_.at(static_cast<std::size_t>(from));
+    Peer& peer = peer_at(from);
     listen(from);
-    std::unique_lock lock(peer.mutex);
-    const bool in_time =
-        peer.changed.wait_for(lock, deadline_, [&] { return !peer.inbox.empty() || peer.gone; });
-    if (peer.inbox.empty()) {
-      lock.unlock();
-      in_time ? lost(from, *peer.gone) : silent(from);
+    auto message = peer.inbox.next(deadline_);
+    if (!message) {
+      if (const auto reason = peer.inbox.gone()) lost(from, *reason);
+      silent(from);
     }
-    Arrived arrived = std::move(peer.inbox.front());
-    peer.inbox.pop_front();
-    lock.unlock();
     if (delay_.count() > 0)
-      std::this_thread::sleep_until(Clock::time_point(Clock::duration(arrived.sent)) + delay_);
-    return std::move(arrived.bytes);
+      std::this_thread::sleep_until(Clock::time_point(Clock::duration(message->sent)) + delay_);
+    return std::move(message->bytes);
+  }
+
+  // Waits for what reaches this rank in another way, as long as none of the peers is gone.
+  void wait(const std::vector<int>& from, const std::function<bool()>& done) {
+    const auto end = Clock::now() + deadline_;
+    for (int peer : from) listen(peer);
+    for (; !done(); std::this_thread::sleep_for(kPoll))
+      for (int peer : from) {
+        if (const auto reason = peer_at(peer).inbox.gone()) lost(peer, *reason);
+        if (Clock::now() > end) silent(peer);
+      }
+  }
+
+  std::shared_ptr<TensorWire> connect_gpus(at::Device device, const std::vector<int>& peers) {
+    doing("connecting GPUs");
+    const auto group = [&](const char* name) { return gpu_process_group(place_, store_->store(), name); };
+    auto wire = std::make_shared<TensorWire>(group("up"), group("down"), device, [this](int peer, const auto& done) {
+      wait({peer}, done);
+    });
+    // In a thread, since NCCL's connecting cannot be ended; it is left behind where a peer is lost.
+    auto task = std::make_shared<std::packaged_task<void()>>([wire, peers] { wire->connect(peers); });
+    auto connected = task->get_future();
+    std::thread([task] { (*task)(); }).detach();
+    wait(peers, [&] { return connected.wait_for(milliseconds(0)) == std::future_status::ready; });
+    try {
+      connected.get();
+    } catch (const std::exception& error) {
+      fail(ExitCode::temporary, "{}: the GPUs do not reach each other: {}", me(), first_line(error.what()));
+    }
+    return wire;
   }
 
   void finish() {
@@ -133,25 +147,14 @@ class C10dTransport::Group {
 
  private:
   struct Message {
-    Header header;
+    MessageHeader header;
     Bytes bytes;
     std::vector<Work> works;
-  };
-  struct Arrived {
-    Bytes bytes;
-    std::int64_t sent = 0;
   };
   struct Peer {
     std::deque<Message> sending;  // of the calling thread
     std::int64_t sent = 0;
-
-    std::thread reader;
-    std::mutex mutex;  // of what follows
-    std::condition_variable changed;
-    std::deque<Arrived> inbox;
-    std::optional<std::string> gone;  // why nothing more will come
-    Work reading;
-    bool stopping = false;
+    PeerInbox inbox;
   };
 
   void connect(Clock::time_point end) {
@@ -171,9 +174,9 @@ class C10dTransport::Group {
     }
   }
 
-  void push(Message& message, at::Tensor tensor, int to, std::int64_t tag) {
+  void push(Message& message, at::Tensor tensor, int to, int tag) {
     std::vector<at::Tensor> tensors{std::move(tensor)};
-    message.works.push_back(group_->send(tensors, to, static_cast<int>(tag)));
+    message.works.push_back(group_->send(tensors, to, tag));
   }
 
   void complete_oldest(Peer& peer, int to, Clock::time_point end) {
@@ -194,7 +197,7 @@ class C10dTransport::Group {
   void complete_all() {
     const auto end = Clock::now() + deadline_;
     for (int to = 0; to < size(); ++to) {
-      Peer& peer = peers_[static_cast<std::size_t>(to)];
+      Peer& peer = peer_at(to);
       while (!peer.sending.empty()) complete_oldest(peer, to, end);
     }
   }
@@ -204,56 +207,8 @@ class C10dTransport::Group {
     }
   }
 
-  void listen(int to) {
-    Peer& peer = peers_[static_cast<std::size_t>(to)];
-    if (!peer.reader.joinable()) peer.reader = std::thread([this, to] { read(to); });
-  }
-
-  // A reader: takes what a rank sends as soon as it comes, so that senders never wait for us.
-  void read(int from) {
-    Peer& peer = peers_[static_cast<std::size_t>(from)];
-    try {
-      for (std::int64_t count = 0;; ++count) {
-        Header header;
-        if (!take(peer, from, view_of_bytes(&header, sizeof header), 2 * count % kTags)) return;
-        Arrived arrived{Bytes(static_cast<std::size_t>(header.size)), header.sent};
-        if (header.size > 0 && !take(peer, from, view_of_bytes(arrived.bytes.data(), arrived.bytes.size()),
-                                     (2 * count + 1) % kTags))
-          return;
-        const std::lock_guard lock(peer.mutex);
-        peer.inbox.push_back(std::move(arrived));
-        peer.changed.notify_all();
-      }
-    } catch (const std::exception& error) {
-      const std::lock_guard lock(peer.mutex);
-      peer.gone = first_line(error.what());
-      peer.changed.notify_all();
-    }
-  }
-
-  bool take(Peer& peer, int from, at::Tensor into, std::int64_t tag) {  // false when told to stop
-    std::vector<at::Tensor> tensors{std::move(into)};
-    Work work;
-    {
-      const std::lock_guard lock(peer.mutex);
-      if (peer.stopping) return false;
-      work = peer.reading = group_->recv(tensors, from, static_cast<int>(tag));
-    }
-    const bool whole = work->wait(kEndless);
-    const std::lock_guard lock(peer.mutex);
-    peer.reading.reset();
-    return whole && !peer.stopping;
-  }
-
-  void stop(Peer& peer) {
-    if (!peer.reader.joinable()) return;
-    {
-      const std::lock_guard lock(peer.mutex);
-      peer.stopping = true;
-      if (peer.reading) peer.reading->abort();
-    }
-    peer.reader.join();
-  }
+  Peer& peer_at(int rank) { return peers_.at(static_cast<std::size_t>(rank)); }
+  void listen(int rank) { peer_at(rank).inbox.listen(*group_, rank); }
 
   std::string me() const {
     return doing_.empty() ? fmt::format("rank {}", rank()) : fmt::format("rank {}, {}", rank(), doing_);
@@ -307,6 +262,9 @@ Bytes C10dTransport::receive(int from) { return group_->receive(from); }
 void C10dTransport::abort(const std::string& reason, ExitCode code) noexcept { group_->abort(reason, code); }
 void C10dTransport::doing(const std::string& what) { group_->doing(what); }
 void C10dTransport::set_deadline(double seconds) { group_->set_deadline(seconds); }
+std::shared_ptr<TensorWire> C10dTransport::connect_gpus(at::Device device, const std::vector<int>& peers) {
+  return group_->connect_gpus(device, peers);
+}
 void C10dTransport::finish() { group_->finish(); }
 
 std::vector<Bytes> C10dTransport::all_gather(Bytes mine) {

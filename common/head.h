@@ -15,7 +15,7 @@ namespace dex {
 
 class Embedding {
  public:
-  Embedding(const ModelConfig& config, const WeightFile& weights, Dtype dtype, WeightLayout layout);
+  Embedding(const ModelConfig& config, const WeightFile& weights, Dtype dtype, WeightPlace place);
   at::Tensor rows(std::span<const Token> ids) const;  // (rows, hidden) f32; an id outside the table is Error(usage)
   const Matrix& matrix() const { return matrix_; }           // (vocab_size, hidden)
 
@@ -28,7 +28,7 @@ class Head {
   // `vocab`: ids the tokenizer knows; further rows of the head are never read, so never emitted. A tied head shares the
   // memory of `embedding`, which others do not need.
   Head(const ModelConfig& config, const WeightFile& weights, const Embedding* embedding, int vocab, Dtype dtype,
-       WeightLayout layout);
+       WeightPlace place);
 
   at::Tensor norm(const at::Tensor& h_RD) const;                       // final norm, f32
   at::Tensor logits(const at::Tensor& h_RD, Workers& workers) const;   // norm, then head: (rows, vocab) f32, row-invariant

@@ -18,8 +18,10 @@ at::Tensor scales_of(const at::Tensor& values) {
 
 }  // namespace
 
-Matrix::Matrix(const at::Tensor& values, Dtype dtype, WeightLayout layout)
-    : out_(values.size(0)), in_(values.size(1)), dtype_(dtype), layout_(layout) {
+Matrix::Matrix(const at::Tensor& values, Dtype dtype, WeightPlace place)
+    : out_(values.size(0)), in_(values.size(1)), dtype_(dtype), layout_(place.layout) {
+  require(place.device.is_cpu() || (layout_ == WeightLayout::rows && dtype != Dtype::i8), ExitCode::bug,
+          "weights of {} in panels lie on the CPU", name_of(dtype));
   at::Tensor plain = values;
   if (dtype == Dtype::i8) {
     const at::Tensor scales = scales_of(values);
@@ -27,7 +29,9 @@ Matrix::Matrix(const at::Tensor& values, Dtype dtype, WeightLayout layout)
     plain = at::where(scales > 0, values.to(at::kFloat) / scales, 0).round_().clamp_(-127, 127);
     scales_ = scales.flatten().contiguous();
   }
-  if (layout == WeightLayout::rows) {
+  if (!place.device.is_cpu()) {
+    weight_ = plain.to(place.device, scalar_type(dtype));
+  } else if (layout_ == WeightLayout::rows) {
     weight_ = empty_weights({out_, in_}, scalar_type(dtype)).copy_(plain);
   } else {
     plain = plain.to(scalar_type(dtype)).contiguous();
@@ -37,11 +41,11 @@ Matrix::Matrix(const at::Tensor& values, Dtype dtype, WeightLayout layout)
 }
 
 Matrix Matrix::load(const WeightFile& file, const std::vector<Part>& parts, std::int64_t in, Dtype dtype,
-                    WeightLayout layout) {
+                    WeightPlace place) {
   std::vector<at::Tensor> stored;
   for (const Part& part : parts) stored.push_back(stored_tensor(file, part.name, {part.out, in}));
   try {
-    return Matrix(stored.size() == 1 ? stored[0] : at::cat(stored), dtype, layout);
+    return Matrix(stored.size() == 1 ? stored[0] : at::cat(stored), dtype, place);
   } catch (const Error& error) {
     fail(error.code(), "{}: tensor {}: {}", file.origin(), parts.front().name, error.what());
   }
@@ -62,7 +66,7 @@ Matrix Matrix::first_rows(std::int64_t count) const {
 at::Tensor Matrix::rows(const at::Tensor& index) const {
   at::Tensor chosen;
   if (layout_ == WeightLayout::rows) {
-    chosen = weight_.index_select(0, index).to(at::kFloat);
+    chosen = weight_.index_select(0, index.to(weight_.device())).to(at::kFloat);
   } else {
     chosen = at::empty({index.numel(), in_}, weight_.options());
     const at::Tensor wide = index.to(at::kLong);

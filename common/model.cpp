@@ -43,12 +43,12 @@ std::string model_fingerprint(const ModelConfig& c, const WeightFile& weights) {
   return digest.hex();
 }
 
-Model Model::load(const std::filesystem::path& dir, const DepthSet& depths, Dtype dtype, WeightLayout layout) {
-  return load(dir, depths, dtype, layout, {0, depths.num_stages()});
+Model Model::load(const std::filesystem::path& dir, const DepthSet& depths, Dtype dtype, WeightPlace place) {
+  return load(dir, depths, dtype, place, {0, depths.num_stages()});
 }
 
-Model Model::load(const std::filesystem::path& dir, const DepthSet& depths, Dtype dtype, WeightLayout layout, StageShare share) {
-  Model model{.config = read_model_config(dir), .depths = depths, .dtype = dtype, .share = share};
+Model Model::load(const std::filesystem::path& dir, const DepthSet& depths, Dtype dtype, WeightPlace place, StageShare share) {
+  Model model{.config = read_model_config(dir), .depths = depths, .dtype = dtype, .device = place.device, .share = share};
   require(depths.num_layers() == model.config.num_layers, ExitCode::usage, "{}: the depth set {} ends at {}, the model has {} layers",
           dir.string(), depths.text(), depths.num_layers(), model.config.num_layers);
   const WeightFile weights = WeightFile::open(dir);
@@ -61,10 +61,10 @@ Model Model::load(const std::filesystem::path& dir, const DepthSet& depths, Dtyp
   if (vocab < rows) spdlog::info("{}: head rows {}..{} have no token and are never emitted", dir.string(), vocab, rows - 1);
   const bool whole = share.end - share.begin == depths.num_stages(), reads_out = whole || model.exits() > 0;
   if (share.begin == 0 || (reads_out && model.config.tied_head))
-    model.embedding = std::make_unique<Embedding>(model.config, weights, dtype, layout);
-  if (reads_out) model.head = std::make_unique<Head>(model.config, weights, model.embedding.get(), vocab, dtype, layout);
+    model.embedding = std::make_unique<Embedding>(model.config, weights, dtype, place);
+  if (reads_out) model.head = std::make_unique<Head>(model.config, weights, model.embedding.get(), vocab, dtype, place);
   if (share.begin > 0) model.embedding.reset();  // a tied head shares its memory
-  for (int k = share.begin; k < share.end; ++k) model.stages.emplace_back(model.config, depths.layers(k), weights, dtype, layout);
+  for (int k = share.begin; k < share.end; ++k) model.stages.emplace_back(model.config, depths.layers(k), weights, dtype, place);
   model.stop_ids = all_stop_ids(model.config, model.tokenizer.get());
   return model;
 }

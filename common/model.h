@@ -23,6 +23,7 @@ struct Model {
   ModelConfig config;
   DepthSet depths;
   Dtype dtype;
+  at::Device device = at::kCPU;          // where the weights lie
   std::string fingerprint;               // of config and weights; adapters name the model they belong to by it
   std::unique_ptr<Tokenizer> tokenizer;  // null when the directory has none (ids in, ids out)
   StageShare share;                      // all of them but on ranks that share a model
@@ -31,10 +32,10 @@ struct Model {
   std::unique_ptr<Head> head;            // null when the share is the last stage alone and not all of the model
   std::vector<Token> stop_ids;           // ascending
 
-  // `layout`: panels to decode with the model, rows to train on it.
+  // Panels to decode with the model, rows to train on it.
   static Model load(const std::filesystem::path& dir, const DepthSet& depths, Dtype dtype,
-                    WeightLayout layout = WeightLayout::panels);
-  static Model load(const std::filesystem::path& dir, const DepthSet& depths, Dtype dtype, WeightLayout layout, StageShare share);
+                    WeightPlace place = WeightLayout::panels);
+  static Model load(const std::filesystem::path& dir, const DepthSet& depths, Dtype dtype, WeightPlace place, StageShare share);
 
   int exits() const { return std::min(share.end, depths.num_stages() - 1) - share.begin; }  // non-final depths of the share
 };

@@ -4,6 +4,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <chrono>
+#include <string>
 
 #include "common/rank_environment.h"
 
@@ -13,5 +14,11 @@ namespace dex {
 c10::intrusive_ptr<c10d::Backend> connect_process_group(const RankEnvironment& place,
                                                         const c10::intrusive_ptr<c10d::Store>& store,
                                                         std::chrono::milliseconds timeout);
+
+// For tensors on GPUs: NCCL, which connects two ranks when they first send to each other. Groups of one store need
+// different names. Error(usage) in a build without CUDA.
+c10::intrusive_ptr<c10d::Backend> gpu_process_group(const RankEnvironment& place,
+                                                    const c10::intrusive_ptr<c10d::Store>& store,
+                                                    const std::string& name);
 
 }  // namespace dex

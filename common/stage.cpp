@@ -12,16 +12,16 @@ namespace dex {
 namespace {
 
 LayerWeights load_layer(const ModelConfig& c, int layer, const WeightFile& file, Dtype dtype,
-                        WeightLayout layout) {
+                        WeightPlace place) {
   const std::string prefix = fmt::format("model.layers.{}.", layer);
   const std::int64_t hidden = c.hidden_size, q = std::int64_t{c.num_heads} * c.head_dim,
                      kv = std::int64_t{c.num_kv_heads} * c.head_dim;
   const auto matrix = [&](std::vector<Matrix::Part> parts, std::int64_t in) {
     for (auto& part : parts) part.name = prefix + part.name;
-    return Matrix::load(file, parts, in, dtype, layout);
+    return Matrix::load(file, parts, in, dtype, place);
   };
   const auto vector = [&](const char* name, std::int64_t size) {
-    return load_tensor(file, prefix + name, {size}, Dtype::f32);
+    return load_tensor(file, prefix + name, {size}, Dtype::f32).to(place.device);
   };
   LayerWeights w;
   w.input_norm = vector("input_layernorm.weight", hidden);
@@ -150,10 +150,10 @@ class Forward {
 
 }  // namespace
 
-Stage::Stage(const ModelConfig& config, LayerRange layers, const WeightFile& weights, Dtype dtype, WeightLayout layout)
+Stage::Stage(const ModelConfig& config, LayerRange layers, const WeightFile& weights, Dtype dtype, WeightPlace place)
     : config_(config), range_(layers), dtype_(dtype), inverse_frequencies_(inverse_frequencies(config)) {
   for (int layer = layers.first; layer < layers.last; ++layer)
-    layers_.push_back(load_layer(config, layer, weights, dtype, layout));
+    layers_.push_back(load_layer(config, layer, weights, dtype, place));
 }
 
 void Stage::forward(at::Tensor& x, const RowLayout& layout, KvCache& cache, Workers& workers) const {

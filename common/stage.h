@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "common/config.h"
@@ -30,16 +29,16 @@ struct LayerWeights {  // D hidden, F intermediate, Q = heads * head_dim, C = kv
 class Stage {
  public:
   // Reads its own layers only. Shapes are checked by tensor name: Error(io) with the shape seen and the shape wanted.
-  Stage(const ModelConfig& config, LayerRange layers, const WeightFile& weights, Dtype dtype, WeightLayout layout);
+  Stage(const ModelConfig& config, LayerRange layers, const WeightFile& weights, Dtype dtype, WeightPlace place);
 
   // x_RD (rows, hidden) f32, in place, with the decoder's row-invariant kernels: a row's bits do not depend on its
   // neighbours. Writes the rows' K and V into the cache.
   void forward(at::Tensor& x_RD, const RowLayout& layout, KvCache& cache, Workers& workers) const;
 
-  // Training: libtorch's products over whole sequences, laid end to end, token t of x_TD belonging to sequence s when
-  // begin[s] <= t < begin[s+1]. Attention is causal inside each sequence. f32 in and out. No cache, no gradient.
-  // Weights in rows only.
-  at::Tensor forward_causal(const at::Tensor& x_TD, std::span<const std::int64_t> begin) const;
+  // Training: a whole sequence with libtorch's products and causal attention, where rows and weights are, CPU or GPU. f32 in
+  // and out. No cache, no gradient. Weights in rows only.
+  at::Tensor forward_causal(const at::Tensor& x_TD) const;
+  at::Tensor forward_causal_by_torch(const at::Tensor& x_TD) const;  // the same of libtorch's operators alone, for GPUs
 
   LayerRange range() const { return range_; }
   const std::vector<LayerWeights>& layers() const { return layers_; }

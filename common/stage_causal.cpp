@@ -1,5 +1,4 @@
-// Stage::forward_causal. T tokens of all sequences, D hidden, H heads, C KV heads, E head size, F
-// intermediate.
+// Stage::forward_causal on the CPU. T tokens, D hidden, H heads, C KV heads, E head size, F intermediate.
 //
 // The products are libtorch's; what stands between two of them is one visit of each row, in float, and
 // attention is a kernel.
@@ -10,7 +9,6 @@
 #include <atomic>
 #include <cmath>
 
-#include "common/error.h"
 #include "common/stage.h"
 #include "common/tensors.h"
 #include "kernels/causal_attention.h"
@@ -23,12 +21,8 @@ struct Angles {
   at::Tensor sines, cosines;  // (T, E/2) f32
 };
 
-// Positions restart at 0 in every sequence.
-Angles angles_of(std::span<const std::int64_t> begin, const std::vector<float>& inverse_frequencies) {
-  std::vector<at::Tensor> positions;
-  for (std::size_t s = 0; s + 1 < begin.size(); ++s)
-    positions.push_back(at::arange(begin[s + 1] - begin[s], at::kFloat));
-  const at::Tensor angles = at::outer(at::cat(positions), at::tensor(inverse_frequencies));
+Angles angles_of(std::int64_t tokens, const std::vector<float>& inverse_frequencies) {
+  const at::Tensor angles = at::outer(at::arange(tokens, at::kFloat), at::tensor(inverse_frequencies));
   return {angles.sin(), angles.cos()};
 }
 
@@ -57,9 +51,8 @@ T* row_of(const at::Tensor& x, std::int64_t row) {
 
 class CausalPass {
  public:
-  CausalPass(const ModelConfig& config, Dtype dtype, at::Tensor& x_TD, std::span<const std::int64_t> begin,
-             const std::vector<float>& inverse_frequencies)
-      : c_(config), dtype_(dtype), x_(x_TD), begin_(begin), angles_(angles_of(begin, inverse_frequencies)) {
+  CausalPass(const ModelConfig& config, Dtype dtype, at::Tensor& x_TD, const std::vector<float>& inverse_frequencies)
+      : c_(config), dtype_(dtype), x_(x_TD), angles_(angles_of(x_TD.size(0), inverse_frequencies)) {
     const std::int64_t rows = x_.size(0);
     normed_ = at::empty({rows, c_.hidden_size}, scalar_type(dtype));
     attended_ = at::empty({rows, std::int64_t{c_.num_heads} * c_.head_dim}, scalar_type(dtype));
@@ -80,11 +73,6 @@ class CausalPass {
   }
 
  private:
-  struct KvHead {  // a KV head of a sequence
-    CausalAttention p;
-    std::int64_t begin;
-    std::ptrdiff_t packed_at;
-  };
   struct Queries {     // of one KV head
     std::size_t head;  // of heads_
     int first, end;
@@ -93,29 +81,26 @@ class CausalPass {
   // Parts whose scores stay in a near cache; the longest first.
   void plan_attention() {
     constexpr std::ptrdiff_t kScores = 48 << 10, kMostRows = 8 * kCausalRows;
-    std::ptrdiff_t bytes = 0;
-    for (std::size_t s = 0; s + 1 < begin_.size(); ++s)
-      for (int head = 0; head < c_.num_kv_heads; ++head) {
-        CausalAttention p{.rows = static_cast<int>(begin_[s + 1] - begin_[s]),
-                          .heads = c_.num_heads,
-                          .kv_heads = c_.num_kv_heads,
-                          .head_dim = c_.head_dim,
-                          .kv_head = head,
-                          .scale = 1.0f / std::sqrt(static_cast<float>(c_.head_dim)),
-                          .dtype = dtype_};
-        if (p.rows == 0) continue;
-        p.out = row_of(attended_, begin_[s]);
-        const int step = static_cast<int>(
-            std::clamp<std::ptrdiff_t>(kScores / p.rows / kCausalRows * kCausalRows, kCausalRows, kMostRows));
-        for (int first = 0; first < p.rows; first += step)
-          queries_.push_back({heads_.size(), first, std::min(p.rows, first + step)});
-        heads_.push_back({p, begin_[s], bytes});
-        bytes += static_cast<std::ptrdiff_t>(cpu::causal_packed_bytes(p));
-      }
+    const CausalAttention shape{.out = attended_.data_ptr(),
+                                .rows = static_cast<int>(x_.size(0)),
+                                .heads = c_.num_heads,
+                                .kv_heads = c_.num_kv_heads,
+                                .head_dim = c_.head_dim,
+                                .scale = 1.0f / std::sqrt(static_cast<float>(c_.head_dim)),
+                                .dtype = dtype_};
+    const auto bytes = static_cast<std::int64_t>(cpu::causal_packed_bytes(shape));
+    packed_ = at::empty({c_.num_kv_heads, bytes}, at::kByte);  // libtorch aligns to 64 bytes
+    const int step = static_cast<int>(
+        std::clamp<std::ptrdiff_t>(kScores / shape.rows / kCausalRows * kCausalRows, kCausalRows, kMostRows));
+    for (int head = 0; head < c_.num_kv_heads; ++head) {
+      for (int first = 0; first < shape.rows; first += step)
+        queries_.push_back({heads_.size(), first, std::min(shape.rows, first + step)});
+      CausalAttention& p = heads_.emplace_back(shape);
+      p.kv_head = head;
+      p.packed = row_of(packed_, head);
+    }
     std::stable_sort(queries_.begin(), queries_.end(),
                      [](const Queries& a, const Queries& b) { return a.end > b.end; });
-    packed_ = at::empty({bytes}, at::kByte);  // libtorch aligns to 64 bytes
-    for (KvHead& head : heads_) head.p.packed = row_of(packed_, head.packed_at);
   }
 
   void attend(const LayerWeights& w, const at::Tensor& qkv) {
@@ -135,11 +120,11 @@ class CausalPass {
       convert(q, row_of(qkv, r), std::int64_t{heads + kv_heads} * size, dtype_);
     });
     each_part(heads_.size(), [&](std::size_t i) {
-      heads_[i].p.qkv = row_of(qkv, heads_[i].begin);
-      cpu::pack_causal(heads_[i].p);
+      heads_[i].qkv = qkv.data_ptr();
+      cpu::pack_causal(heads_[i]);
     });
     each_part(queries_.size(), [&](std::size_t i) {
-      cpu::attend_causally(heads_[queries_[i].head].p, queries_[i].first, queries_[i].end);
+      cpu::attend_causally(heads_[queries_[i].head], queries_[i].first, queries_[i].end);
     });
   }
 
@@ -183,20 +168,18 @@ class CausalPass {
   const ModelConfig& c_;
   Dtype dtype_;
   at::Tensor& x_;
-  std::span<const std::int64_t> begin_;
   Angles angles_;
   at::Tensor normed_, attended_, gated_, packed_;
-  std::vector<KvHead> heads_;
+  std::vector<CausalAttention> heads_;  // a KV head each
   std::vector<Queries> queries_;
 };
 
 }  // namespace
 
-at::Tensor Stage::forward_causal(const at::Tensor& x_TD, std::span<const std::int64_t> begin) const {
-  require(!begin.empty() && begin.front() == 0 && begin.back() == x_TD.size(0), ExitCode::bug,
-          "the sequences do not cover the {} rows", x_TD.size(0));
+at::Tensor Stage::forward_causal(const at::Tensor& x_TD) const {
+  if (!x_TD.is_cpu()) return forward_causal_by_torch(x_TD);
   at::Tensor x = x_TD.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true).contiguous();
-  if (x.size(0) > 0) CausalPass(config_, dtype_, x, begin, inverse_frequencies_).layers(layers_);
+  if (x.size(0) > 0) CausalPass(config_, dtype_, x, inverse_frequencies_).layers(layers_);
   return x;
 }
 

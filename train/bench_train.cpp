@@ -121,11 +121,11 @@ int run(int count, char** arguments) {
   };
   Steps warm, sum;
   trainer.step(batch(), warm);
-  double peak = measure_gemm_peak(parse_dtype(dtype));
+  double peak = measure_gemm_peak(parse_dtype(dtype), at::kCPU);
   const Stopwatch watch;
   for (int i = 0; i < steps; ++i) trainer.step(batch(), sum);
   const double seconds = watch.seconds();
-  peak = std::max(peak, measure_gemm_peak(parse_dtype(dtype)));
+  peak = std::max(peak, measure_gemm_peak(parse_dtype(dtype), at::kCPU));
   std::cout << nlohmann::json{{"dtype", dtype},
                               {"depths", depths.text()},
                               {"samples_per_step", samples},

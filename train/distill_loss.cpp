@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "common/device.h"
+#include "common/error.h"
 #include "kernels/distill.h"
 #include "train/adapter_gradient.h"
 
@@ -16,41 +18,53 @@ at::Tensor logits_of(const at::Tensor& normed_RD, const Head& head) {
   return at::linear(normed_RD.to(head.matrix().plain().scalar_type()), head.matrix().plain());
 }
 
-// Per row of a chunk: KL, whether the best tokens agree; and softmax(student) - softmax(teacher) in the
-// student's place.
-struct ExitChunk {
-  at::Tensor student_RV;
-  std::vector<float> kl;
-  std::vector<std::uint8_t> agrees;
+// What one exit gives per row: KL, and whether the best tokens agree.
+struct RowResults {
+  at::Tensor kl_R, agrees_R;
 
-  explicit ExitChunk(at::Tensor logits_RV)
-      : student_RV(std::move(logits_RV)),
-        kl(static_cast<std::size_t>(student_RV.size(0))),
-        agrees(kl.size()) {}
+  explicit RowResults(const at::Tensor& h_RD)
+      : kl_R(at::empty({h_RD.size(0)}, h_RD.options().dtype(at::kFloat))),
+        agrees_R(at::empty({h_RD.size(0)}, h_RD.options().dtype(at::kByte))) {}
 
-  DistillRows rows(const at::Tensor& teacher_RV, double tau, Dtype dtype, std::int64_t begin,
-                   std::int64_t end) {
-    const std::int64_t vocab = teacher_RV.size(1);
-    const auto row = [&](const at::Tensor& x) {
-      return static_cast<std::byte*>(x.data_ptr()) + begin * vocab * size_of(dtype);
-    };
-    return {.teacher = row(teacher_RV),
-            .student = row(student_RV),
-            .difference = row(student_RV),
-            .kl = kl.data() + begin,
-            .agrees = agrees.data() + begin,
-            .rows = static_cast<int>(end - begin),
-            .vocab = static_cast<int>(vocab),
+  // Of the rows from `begin` on, whose logits are given; softmax(student) - softmax(teacher) takes the student's place.
+  DistillRows chunk(const at::Tensor& teacher_RV, const at::Tensor& student_RV, double tau, Dtype dtype,
+                    std::int64_t begin) const {
+    return {.teacher = teacher_RV.data_ptr(),
+            .student = student_RV.data_ptr(),
+            .difference = student_RV.data_ptr(),
+            .kl = kl_R.data_ptr<float>() + begin,
+            .agrees = agrees_R.data_ptr<std::uint8_t>() + begin,
+            .rows = static_cast<int>(student_RV.size(0)),
+            .vocab = static_cast<int>(student_RV.size(1)),
             .inverse_tau = static_cast<float>(1 / tau),
             .dtype = dtype};
   }
 };
 
-void distill(const at::Tensor& teacher_RV, std::vector<ExitChunk>& exits, double tau, Dtype dtype) {
-  at::parallel_for(0, teacher_RV.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<DistillRows> students;
-    for (ExitChunk& exit : exits) students.push_back(exit.rows(teacher_RV, tau, dtype, begin, end));
-    cpu::distill_rows(students);
+DistillRows part_of(DistillRows p, std::int64_t begin, std::int64_t end) {
+  const std::int64_t bytes = begin * p.vocab * size_of(p.dtype);
+  p.teacher = static_cast<const std::byte*>(p.teacher) + bytes;
+  p.student = static_cast<const std::byte*>(p.student) + bytes;
+  p.difference = static_cast<std::byte*>(p.difference) + bytes;
+  p.kl += begin;
+  p.agrees += begin;
+  p.rows = static_cast<int>(end - begin);
+  return p;
+}
+
+// All of the same rows of one teacher.
+void distill(const std::vector<DistillRows>& exits, at::Device device) {
+  if (!device.is_cpu()) {
+    for (const DistillRows& exit : exits) {
+      const int error = cuda::distill_rows(exit, stream_of(device));
+      require(error == 0, ExitCode::bug, "the kernel of the loss gives CUDA's error {}", error);
+    }
+    return;
+  }
+  at::parallel_for(0, exits.front().rows, 1, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<DistillRows> parts;
+    for (const DistillRows& exit : exits) parts.push_back(part_of(exit, begin, end));
+    cpu::distill_rows(parts);
   });
 }
 
@@ -69,13 +83,15 @@ DistillResult DistillLoss::add_gradients(const std::vector<at::Tensor>& h_RD, co
   if (global_depths == 0) global_depths = static_cast<std::int64_t>(depths);
   const std::int64_t rows = final_RD.size(0);
   DistillResult result{std::vector<double>(depths), std::vector<std::int64_t>(depths)};
-  if (rows == 0) return result;
+  if (rows == 0 || depths == 0) return result;
 
   std::vector<AdapterTrace> traces;
   std::vector<at::Tensor> grads_RD;
+  std::vector<RowResults> results;
   for (std::size_t k = 0; k < depths; ++k) {
     traces.push_back(adapter_forward(weights[k], h_RD[k], head_.eps()));
     grads_RD.push_back(at::empty_like(h_RD[k]));
+    results.emplace_back(h_RD[k]);
   }
   const at::Tensor teacher_RD = head_.norm(final_RD.contiguous());
   // d/dz of tau^2 KL is tau (q - p).
@@ -83,20 +99,27 @@ DistillResult DistillLoss::add_gradients(const std::vector<at::Tensor>& h_RD, co
   for (std::int64_t begin = 0; begin < rows; begin += chunk_rows_) {
     const std::int64_t end = std::min(rows, begin + chunk_rows_);
     const at::Tensor teacher_RV = logits_of(teacher_RD.slice(0, begin, end), head_);
-    std::vector<ExitChunk> exits;
-    for (const AdapterTrace& trace : traces)
-      exits.emplace_back(logits_of(trace.induced_unit_RD.slice(0, begin, end) * head_.norm_weight(), head_));
-    distill(teacher_RV, exits, tau_, head_.dtype());
+    std::vector<at::Tensor> students_RV;
+    std::vector<DistillRows> exits;
     for (std::size_t k = 0; k < depths; ++k) {
-      for (float kl : exits[k].kl) result.kl[k] += tau_ * tau_ * static_cast<double>(kl);
-      for (std::uint8_t agrees : exits[k].agrees) result.agreements[k] += agrees;
+      students_RV.push_back(logits_of(traces[k].induced_unit_RD.slice(0, begin, end) * head_.norm_weight(), head_));
+      exits.push_back(results[k].chunk(teacher_RV, students_RV[k], tau_, head_.dtype(), begin));
+    }
+    distill(exits, final_RD.device());
+    for (std::size_t k = 0; k < depths; ++k)
       grads_RD[k]
           .slice(0, begin, end)
-          .copy_(at::mm(exits[k].student_RV, head_.matrix().plain()).to(at::kFloat).mul_(scale));
-    }
+          .copy_(at::mm(students_RV[k], head_.matrix().plain()).to(at::kFloat).mul_(scale));
   }
   for (std::size_t k = 0; k < depths; ++k)
     adapter_backward(weights[k], traces[k], head_.norm_weight(), grads_RD[k], gradients[k]);
+  for (std::size_t k = 0; k < depths; ++k) {
+    const at::Tensor kl = results[k].kl_R.cpu(), agrees = results[k].agrees_R.cpu();
+    for (std::int64_t row = 0; row < rows; ++row) {
+      result.kl[k] += tau_ * tau_ * static_cast<double>(kl.data_ptr<float>()[row]);
+      result.agreements[k] += agrees.data_ptr<std::uint8_t>()[row];
+    }
+  }
   return result;
 }
 

@@ -21,8 +21,10 @@ struct ExitSizes {
 // Views of `vector`, which has sizes.size() values.
 std::vector<AdapterWeights> exit_views(const at::Tensor& vector, const ExitSizes& sizes);
 
-at::Tensor exit_vector(const std::vector<AdapterWeights>& exits);  // a copy
+at::Tensor exit_vector(const std::vector<AdapterWeights>& exits);  // a copy, on the CPU
 std::vector<AdapterWeights> exits_of(const at::Tensor& vector,
                                      const ExitSizes& sizes);  // tensors of their own
+
+std::vector<AdapterWeights> on_device(std::vector<AdapterWeights> exits, at::Device device);  // those there are shared
 
 }  // namespace dex

@@ -3,7 +3,9 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 
+#include "common/device.h"
 #include "common/stopwatch.h"
 #include "common/tensors.h"
 #include "train/hidden_source.h"
@@ -40,15 +42,18 @@ double step_flops(const ModelConfig& c, const ExitSizes& exits, std::int64_t voc
   return flops + exits_flops(exits, vocab, rows);
 }
 
-double measure_gemm_peak(Dtype dtype) {
-  constexpr int kSize = 1024, kRepeats = 12;
-  const at::Tensor a = at::randn({kSize, kSize}).to(scalar_type(dtype)),
-                   b = at::randn({kSize, kSize}).to(scalar_type(dtype));
+double measure_gemm_peak(Dtype dtype, at::Device device) {
+  constexpr int kRepeats = 12;
+  const std::int64_t size = peak_gemm_size(device);
+  const at::Tensor a = at::randn({size, size}).to(device, scalar_type(dtype)),
+                   b = at::randn({size, size}).to(device, scalar_type(dtype));
   double best = 0;
   for (int i = 0; i < kRepeats; ++i) {
+    synchronize(device);
     const Stopwatch watch;
     const at::Tensor product = at::mm(a, b.t());
-    best = std::max(best, 2.0 * kSize * kSize * kSize / watch.seconds());
+    synchronize(device);
+    best = std::max(best, 2 * std::pow(static_cast<double>(size), 3) / watch.seconds());
   }
   return best;
 }

@@ -1,5 +1,7 @@
 // How much arithmetic training does, and how much of it the machine could do: model FLOPs utilisation.
 #pragma once
+#include <ATen/ATen.h>
+
 #include <cstdint>
 #include <span>
 
@@ -21,8 +23,9 @@ double exits_flops(const ExitSizes& exits, std::int64_t vocab, double rows);
 double step_flops(const ModelConfig& config, const ExitSizes& exits, std::int64_t vocab,
                   std::span<const Sample> samples);
 
-// The best of several matrix products of 1024 x 1024 by libtorch with its threads as they are set, operations
-// per second.
-double measure_gemm_peak(Dtype dtype);
+// Rows, columns and inner size of the matrix product that shows what a device can do.
+inline std::int64_t peak_gemm_size(at::Device device) { return device.is_cpu() ? 1024 : 8192; }
+// The best of several by libtorch with its threads as they are set, operations per second.
+double measure_gemm_peak(Dtype dtype, at::Device device);
 
 }  // namespace dex

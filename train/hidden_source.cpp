@@ -1,6 +1,5 @@
 #include "train/hidden_source.h"
 
-#include <array>
 #include <deque>
 #include <utility>
 
@@ -24,10 +23,10 @@ HiddenSource::HiddenSource(const Model& model) : HiddenSource(model, one_rank())
 
 // What follows the last loss row cannot reach one, so it is left out.
 std::vector<at::Tensor> HiddenSource::pass(const Sample& sample, at::Tensor& x_TD) const {
-  const at::Tensor index = loss_row_index(sample);
+  const at::Tensor index = loss_row_index(sample).to(model_.device);
   std::vector<at::Tensor> rows;
   for (const Stage& stage : model_.stages) {
-    x_TD = stage.forward_causal(x_TD, std::array<std::int64_t, 2>{0, x_TD.size(0)});
+    x_TD = stage.forward_causal(x_TD);
     rows.push_back(x_TD.index_select(0, index));
   }
   return rows;
@@ -39,9 +38,9 @@ std::vector<at::Tensor> HiddenSource::cached_pass(const Sample& sample) const {
   if (!states.defined()) {
     at::Tensor x_TD = embedded(model_, sample);
     states = at::stack(pass(sample, x_TD));
-    cache_->add(key, states);
+    cache_->add(key, states.cpu());
   }
-  return states.unbind();
+  return states.to(model_.device).unbind();
 }
 
 HiddenRows HiddenSource::begin(std::span<const Sample> samples) const {

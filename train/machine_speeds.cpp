@@ -33,8 +33,8 @@ void append(const at::Tensor& numbers, RoundTimes& times) {
 
 std::string MachineSpeeds::text(const std::string& dtype) const {
   std::string text = fmt::format(
-      "MFU is measured against {:.0f} GFLOP/s, the best {} matrix product of 1024 x 1024 seen here just now",
-      1e-9 * gemm_peak, dtype);
+      "MFU is measured against {:.0f} GFLOP/s, the best {} matrix product of {} x {} seen here just now",
+      1e-9 * gemm_peak, dtype, gemm_size, gemm_size);
   if (!rounds.known()) return text;
   std::vector<std::string> stages;
   for (std::size_t k = 0; k < rounds.stages.size(); ++k)
@@ -46,9 +46,12 @@ std::string MachineSpeeds::text(const std::string& dtype) const {
 }
 
 MachineSpeeds measure_machine(Ranks& ranks, const std::filesystem::path& model, const DepthSet& depths,
-                              Dtype dtype, std::int64_t width, bool decoding) {
+                              Dtype dtype, at::Device device, std::int64_t width, bool decoding) {
   MachineSpeeds speeds;
-  if (ranks.leads()) speeds.gemm_peak = measure_gemm_peak(dtype);
+  if (ranks.leads()) {
+    speeds.gemm_size = peak_gemm_size(device);
+    speeds.gemm_peak = measure_gemm_peak(dtype, device);
+  }
   const RankLayout& layout = ranks.layout();
   if (!decoding || layout.replica() > 0) return speeds;
   if (!ranks.first()) ranks.receive_text(Kind::times, layout.rank - 1);  // its turn

@@ -41,7 +41,7 @@ std::vector<AdapterWeights> exits_of_all(Ranks& ranks, const std::vector<Adapter
     if (!own.empty()) ranks.send(Kind::state, exit_vector(own), 0);
     return {};
   }
-  std::vector<AdapterWeights> all = own;
+  std::vector<AdapterWeights> all = on_device(own, at::kCPU);
   for (int position = 1; position < layout.pipeline; ++position) {
     const ExitSizes theirs{layout.exits(position), one.hidden, one.width};
     if (theirs.exits == 0) continue;

@@ -16,6 +16,8 @@ const char* name_of(Kind kind) {
       return "final hidden rows";
     case Kind::sum:
       return "sum of gradients";
+    case Kind::row_sizes:
+      return "sizes of rows";
     case Kind::report:
       return "report of a step";
     case Kind::verdict:
@@ -81,15 +83,28 @@ RankLayout rank_layout(const DepthSet& depths, int world, int rank, int pipeline
   return {.world = world, .rank = rank, .pipeline = pipeline, .first_stage = fold(depths, pipeline)};
 }
 
+std::vector<int> tensor_peers(const RankLayout& layout) {
+  std::vector<int> peers;
+  for (int rank = 0; rank < layout.world; ++rank) {
+    const int replica = rank / layout.pipeline, position = rank % layout.pipeline;
+    if (rank != layout.rank && (replica == layout.replica() || position == layout.position())) peers.push_back(rank);
+  }
+  return peers;
+}
+
 Ranks& one_rank() {
   static Ranks alone{RankLayout{}};
   return alone;
 }
 
-Bytes Ranks::take(Kind kind, int from) {
-  require(wire_ != nullptr, ExitCode::bug, "one rank has nobody to receive {} from", name_of(kind));
-  auto& known = waiting_[{from, kind}];
+void Ranks::doing(Kind kind) {
+  require(wire_ != nullptr, ExitCode::bug, "one rank has nobody to exchange {} with", name_of(kind));
   wire_->doing(fmt::format("step {}, {}", step_ + 1, name_of(kind)));
+}
+
+Bytes Ranks::take(Kind kind, int from) {
+  doing(kind);
+  auto& known = waiting_[{from, kind}];
   while (known.empty()) {
     Bytes message = wire_->receive(from);
     require(!message.empty(), ExitCode::bug, "an empty message from rank {}", from);
@@ -103,16 +118,20 @@ Bytes Ranks::take(Kind kind, int from) {
 }
 
 void Ranks::send(Kind kind, const at::Tensor& tensor, int to) {
-  require(wire_ != nullptr, ExitCode::bug, "one rank has nobody to send {} to", name_of(kind));
-  const at::Tensor whole = tensor.contiguous();
+  doing(kind);
+  if (by_tensor_wire(kind)) return tensors_->send(tensor, to);
+  const at::Tensor whole = tensor.cpu().contiguous();
   Bytes message(whole.nbytes() + 1);
   std::memcpy(message.data(), whole.data_ptr(), whole.nbytes());
   message.back() = static_cast<std::byte>(kind);  // behind the values, which stay aligned
-  wire_->doing(fmt::format("step {}, {}", step_ + 1, name_of(kind)));
   wire_->send(std::move(message), to);
 }
 
 at::Tensor Ranks::receive(Kind kind, int from, at::IntArrayRef shape, at::ScalarType type) {
+  if (by_tensor_wire(kind)) {
+    doing(kind);
+    return tensors_->receive(from, shape, type);
+  }
   const Bytes message = take(kind, from);
   at::Tensor tensor = at::empty(shape, type);
   require(tensor.nbytes() == message.size(), ExitCode::bug, "{} from rank {}: {} bytes, wanted {}",

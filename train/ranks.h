@@ -13,6 +13,7 @@
 
 #include "common/depth_set.h"
 #include "common/model.h"
+#include "common/tensor_wire.h"
 #include "common/transport.h"
 
 namespace dex {
@@ -57,12 +58,16 @@ inline std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b 
 // exceeds K.
 RankLayout rank_layout(const DepthSet& depths, int world, int rank, int pipeline = 0);
 
+// The ranks that a rank exchanges hidden rows and gradients with, by tensor wire where there is one.
+std::vector<int> tensor_peers(const RankLayout& layout);
+
 // What a message is about. Messages of one kind between two ranks arrive in order; kinds do not wait for each
-// other.
+// other, but for the first three: between two ranks one of them at most goes either way.
 enum class Kind : std::uint8_t {
   rows,
   final_rows,
   sum,
+  row_sizes,
   report,
   verdict,
   answers,
@@ -75,7 +80,9 @@ enum class Kind : std::uint8_t {
 
 class Ranks {
  public:
-  explicit Ranks(RankLayout layout, Transport* wire = nullptr) : layout_(std::move(layout)), wire_(wire) {}
+  // `tensors`: for messages of the first three kinds, which arrive on its device; all others arrive on the CPU.
+  explicit Ranks(RankLayout layout, Transport* wire = nullptr, TensorWire* tensors = nullptr)
+      : layout_(std::move(layout)), wire_(wire), tensors_(tensors) {}
 
   const RankLayout& layout() const { return layout_; }
   bool alone() const { return layout_.world == 1; }
@@ -85,7 +92,7 @@ class Ranks {
 
   void at(std::int64_t step) { step_ = step; }  // for messages of errors
 
-  void send(Kind kind, const at::Tensor& tensor, int to);
+  void send(Kind kind, const at::Tensor& tensor, int to);  // which must not change until it was received
   at::Tensor receive(Kind kind, int from, at::IntArrayRef shape,
                      at::ScalarType type = at::kFloat);  // of these sizes: Error(bug)
   void send(Kind kind, const std::string& text, int to);
@@ -96,9 +103,12 @@ class Ranks {
 
  private:
   Bytes take(Kind kind, int from);
+  bool by_tensor_wire(Kind kind) const { return tensors_ && kind <= Kind::sum; }
+  void doing(Kind kind);
 
   RankLayout layout_;
   Transport* wire_;
+  TensorWire* tensors_;
   std::int64_t step_ = 0;
   std::map<std::pair<int, Kind>, std::deque<Bytes>> waiting_;  // came before it was asked for
 };

@@ -27,7 +27,7 @@ at::Tensor replica_sum(Ranks& ranks, OrderedSum mine, std::int64_t count, std::i
       slice.add(node, ranks.receive(Kind::sum, rank_of(other), {values}, type));
   }
   const at::Tensor sum = std::move(slice).total();
-  at::Tensor total = at::empty({size}, type);
+  at::Tensor total = at::empty({size}, sum.options());
   slice_of(total, own).copy_(sum);
   for (int other = 0; other < replicas; ++other)
     if (other != own) ranks.send(Kind::sum, sum, rank_of(other));

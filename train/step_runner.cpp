@@ -35,7 +35,7 @@ std::optional<at::Tensor> StepRunner::gradient_of(const StepWork& work,
     if (dropped()) return std::nullopt;
     const HiddenRows hidden = feed_.next();
     if (sizes_.exits == 0) continue;
-    at::Tensor part = at::zeros({sizes_.size()});
+    at::Tensor part = at::zeros({sizes_.size()}, model_.device);
     auto views = exit_views(part, sizes_);
     add_own(report, loss_->add_gradients(hidden.h_RD, hidden.final_RD, weights, report.rows, views, depths_));
     gradient.add(i, std::move(part));

@@ -11,6 +11,7 @@
 
 #include "common/c10d_transport.h"
 #include "common/command_line.h"
+#include "common/device.h"
 #include "common/dtype.h"
 #include "common/error.h"
 #include "common/heap.h"
@@ -51,6 +52,7 @@ void prepare_torch(const TrainOptions& options, const RankEnvironment& place) {
   keep_freed_memory();
   at::set_num_threads(options.threads > 0 ? options.threads : std::max(1, cores / place.local_world));
   if (!options.deterministic) return;
+  setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*replace=*/0);  // or libtorch refuses cuBLAS
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
   at::globalContext().setDeterministicFillUninitializedMemory(false);
 }
@@ -67,9 +69,9 @@ SampleShape mean_shape(const TrainingData& data) {
   return shape;
 }
 
-double flops_per_second(const TrainOptions& options) {
+double flops_per_second(const TrainOptions& options, at::Device device) {
   return options.teraflops > 0 ? options.teraflops * 1e12
-                               : measure_gemm_peak(parse_dtype(options.dtype));
+                               : measure_gemm_peak(parse_dtype(options.dtype), device);
 }
 
 // Needs the model's config.json alone.
@@ -78,7 +80,8 @@ int plan_only(const TrainOptions& options, const RankEnvironment& place) {
   const DepthSet depths = DepthSet::parse(options.depths, config.num_layers);
   const int world = options.world_size > 0 ? options.world_size : place.world;
   const RankLayout layout = rank_layout(depths, world, 0, options.stages);
-  const TrainPlan plan = plan_training(config, depths, options, layout, {}, flops_per_second(options));
+  const at::Device device = choose_device(options.device, place.local_rank);
+  const TrainPlan plan = plan_training(config, depths, options, layout, {}, flops_per_second(options, device));
   if (place.rank > 0) return static_cast<int>(ExitCode::done);
   spdlog::info("plan:\n{}", text_of(plan));
   std::cout << to_json(plan).dump() << std::endl;
@@ -89,17 +92,21 @@ TrainOutcome train(const TrainOptions& options, const RankEnvironment& place, C1
                    const StopSignal& stop) {
   const ModelConfig config = read_model_config(options.model);
   const DepthSet depths = DepthSet::parse(options.depths, config.num_layers);
-  Ranks ranks(rank_layout(depths, place.world, place.rank, options.stages), wire);
+  const RankLayout layout = rank_layout(depths, place.world, place.rank, options.stages);
+  const at::Device device = choose_device(options.device, place.local_rank);
+  std::shared_ptr<TensorWire> tensors;
+  if (wire && !device.is_cpu()) tensors = wire->connect_gpus(device, tensor_peers(layout));
+  Ranks ranks(layout, wire, tensors.get());
   // The rest when data and model are open; but who times which stages must be the same to all before they wait.
   agree(ranks, {{"depths", depths.text()},
                 {"stages", ranks.layout().pipeline},
                 {"eval_samples", options.eval_samples}});
   const MachineSpeeds speeds =
-      measure_machine(ranks, options.model, depths, parse_dtype(options.dtype),
+      measure_machine(ranks, options.model, depths, parse_dtype(options.dtype), device,
                       options.width_for(config.hidden_size), options.eval_samples > 0);
   if (ranks.leads()) spdlog::info("{}", speeds.text(options.dtype));
-  const Model model = Model::load(options.model, depths, parse_dtype(options.dtype), WeightLayout::rows,
-                                  ranks.layout().stages());
+  const Model model = Model::load(options.model, depths, parse_dtype(options.dtype),
+                                  {WeightLayout::rows, device}, ranks.layout().stages());
   const TrainingData data = open_data(options, model);
   if (ranks.leads())
     spdlog::info("plan:\n{}", text_of(plan_training(config, depths, options, ranks.layout(), mean_shape(data),
@@ -175,6 +182,7 @@ void add_options(CLI::App& c, TrainOptions& o) {
   c.add_option("--seed", o.seed, "Of start and sample order")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  number("--device", o.device, "cpu, cuda (a GPU for each process of a machine), or auto: GPUs where there are any");
   number("--threads", o.threads, "0: one per core");
   number("--save-every", o.save_every, "Steps between checkpoints; 0: at the end only");
   number("--keep", o.keep, "Checkpoints that stay");

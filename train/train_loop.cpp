@@ -39,6 +39,7 @@ json control_of(const TrainOptions& o) {
           {"on_nan", o.on_nan},
           {"nan_limit", o.nan_limit},
           {"resume", o.resume},
+          {"device", o.device},
           {"deterministic", o.deterministic},
           {"out", o.out.string()}};
 }
@@ -142,7 +143,7 @@ void TrainLoop::prepare() {
   if (optimizer_) return;
   const std::string found = found_checkpoint();
   const ExitSizes own = sizes(static_cast<std::int64_t>(own_depths_.size()));
-  weights_ = found.empty() ? start() : exits_of(at::zeros({own.size()}), own);
+  weights_ = on_device(found.empty() ? start() : exits_of(at::zeros({own.size()}), own), model_.device);
   optimizer_.emplace(weights_, own_depths_, options_.weight_decay);
   if (!found.empty()) {
     const auto dir = options_.out / "checkpoints" / found;

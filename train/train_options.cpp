@@ -44,6 +44,8 @@ void check(const TrainOptions& o) {
   one_of("--init", o.init, "paper", "ridge");
   one_of("--dtype", o.dtype, "f32", "bf16");
   one_of("--on-nan", o.on_nan, "stop", "skip");
+  require(o.device == "auto" || o.device == "cpu" || o.device == "cuda", ExitCode::usage,
+          "--device is \"{}\", wanted auto, cpu or cuda", o.device);
   at_least("--nan-limit", o.nan_limit, 1);
   require(o.init != "ridge" || o.width == 0, ExitCode::usage,
           "--width is {} with --init ridge, which needs twice the hidden size, the default", o.width);

@@ -17,7 +17,7 @@ struct TrainOptions {
   std::int64_t micro_tokens = 4096;
   double learning_rate = 1e-3, warmup = 0.06, weight_decay = 0, tau = 1;
   std::int64_t width = 0;  // of the adapters; 0: twice the hidden size
-  std::string init = "paper", dtype = "bf16";
+  std::string init = "paper", dtype = "bf16", device = "auto";
   std::int64_t ridge_tokens = 13000;
   std::uint64_t seed = 0;
   int threads = 0;  // 0: one per core

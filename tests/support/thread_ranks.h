@@ -8,7 +8,9 @@
 #include <thread>
 #include <vector>
 
+#include "common/stopwatch.h"
 #include "common/transport.h"
+#include "tests/support/in_order_backend.h"
 #include "train/train_loop.h"
 
 namespace dex::test {
@@ -23,6 +25,8 @@ struct ThreadRanks {
   std::vector<Sample> samples, held_out;
   TrainOptions options;  // depths, dtype, out, ...
   int world = 1, stages = 0;
+  // A wire of their own for large tensors, as between GPUs: two groups that go one way each, or one that goes both.
+  enum class Tensors { by_transport, one_way_groups, one_group } tensors = Tensors::by_transport;
   std::function<void(int rank, TrainOptions&)> change = [](int, TrainOptions&) {};
   std::function<void(int rank, const Model&)> alter = [](int, const Model&) {};  // weights, before it trains
   std::function<bool(int rank)> stop = [](int) { return false; };
@@ -30,6 +34,8 @@ struct ThreadRanks {
 
   std::vector<RankResult> run() const {
     auto wires = local_transports(world);
+    const auto up = std::make_shared<test::InOrderGroup>();
+    const auto down = tensors == Tensors::one_group ? up : std::make_shared<test::InOrderGroup>();
     std::vector<RankResult> results(static_cast<std::size_t>(world));
     std::vector<std::thread> threads;
     for (int rank = 0; rank < world; ++rank)
@@ -38,7 +44,9 @@ struct ThreadRanks {
         auto& wire = *wires[static_cast<std::size_t>(rank)];
         try {
           at::set_num_threads(1);
-          result.outcome = run_one(rank, wire);
+          const auto group = [&](const auto& of) { return c10::make_intrusive<InOrderBackend>(of, rank, world); };
+          TensorWire tensor_wire(group(up), group(down), at::kCPU, wait_for_peer);
+          result.outcome = run_one(rank, wire, tensor_wire);
         } catch (const Error& error) {
           result.error = error;
           wire.abort(error.what(), error.code());
@@ -49,11 +57,19 @@ struct ThreadRanks {
   }
 
  private:
-  TrainOutcome run_one(int rank, Transport& wire) const {
+  static void wait_for_peer(int peer, const std::function<bool()>& done) {
+    for (const Stopwatch watch; !done(); std::this_thread::sleep_for(std::chrono::microseconds(50)))
+      require(watch.seconds() < 5, ExitCode::temporary, "rank {} sent nothing", peer);
+  }
+
+  TrainOutcome run_one(int rank, Transport& wire, TensorWire& tensor_wire) const {
     TrainOptions mine = options;
     change(rank, mine);
     const DepthSet depths = DepthSet::parse(mine.depths, read_model_config(model).num_layers);
-    Ranks ranks(rank_layout(depths, world, rank, stages), world > 1 ? &wire : nullptr);
+    const RankLayout layout = rank_layout(depths, world, rank, stages);
+    const bool own_wire = world > 1 && tensors != Tensors::by_transport;
+    if (own_wire) tensor_wire.connect(tensor_peers(layout));
+    Ranks ranks(layout, world > 1 ? &wire : nullptr, own_wire ? &tensor_wire : nullptr);
     const Model part = Model::load(model, depths, Dtype::f32, WeightLayout::rows, ranks.layout().stages());
     alter(rank, part);
     const TrainingData data{.size = samples.size(),

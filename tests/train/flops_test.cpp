@@ -77,7 +77,7 @@ TEST_CASE("a machine is measured for every explorer, and only as far as it is as
   const auto path = test::TinyModel{}.write(dir / "m");
   const DepthSet depths({1, 2, 3}, 4);
   Ranks alone(rank_layout(depths, 1, 0));
-  const MachineSpeeds speeds = measure_machine(alone, path, depths, Dtype::f32, 64, true);
+  const MachineSpeeds speeds = measure_machine(alone, path, depths, Dtype::f32, at::kCPU, 64, true);
   CHECK(speeds.gemm_peak > 1e8);  // any machine of this century
   CHECK(speeds.rounds.rows == std::vector<int>{4, 2, 1, 1});
   for (double seconds : speeds.rounds.stages) CHECK((seconds > 0 && seconds < 10));
@@ -96,7 +96,7 @@ TEST_CASE("ranks time the stages they have, and the leading one has the times of
     threads.emplace_back([&, rank] {
       Ranks ranks(rank_layout(depths, 6, rank, 3), wires[static_cast<std::size_t>(rank)].get());
       at::set_num_threads(1);
-      speeds[static_cast<std::size_t>(rank)] = measure_machine(ranks, path, depths, Dtype::f32, 64, true);
+      speeds[static_cast<std::size_t>(rank)] = measure_machine(ranks, path, depths, Dtype::f32, at::kCPU, 64, true);
     });
   for (std::thread& thread : threads) thread.join();
   CHECK(speeds[0].rounds.rows == std::vector<int>{4, 2, 1, 1});

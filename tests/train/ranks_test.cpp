@@ -258,6 +258,24 @@ TEST_CASE("a step that is no number for one micro-batch is skipped by all ranks,
   run.check_like_one({{2, 1}, {2, 2}, {3, 1}, {3, 3}, {4, 1}, {4, 2}}, kStateFiles);
 }
 
+TEST_CASE("large tensors by a wire that runs messages in order, as NCCL does, leave the files of one rank") {
+  Training run;
+  run.options.init = GENERATE("paper", "ridge");
+  run.finish("one", 1, 1);
+  run.tensors = test::ThreadRanks::Tensors::one_way_groups;
+  run.check_like_one({{2, 1}, {2, 2}, {3, 1}, {3, 3}, {4, 2}, {6, 3}}, kStateFiles);
+}
+
+TEST_CASE("one group for both ways would wait for ever: between stages and between replicas") {
+  Training run;
+  run.held_out.clear();
+  run.world = 2;
+  run.stages = GENERATE(1, 2);
+  run.options.out = run.dir / "out";
+  run.tensors = test::ThreadRanks::Tensors::one_group;
+  for (const auto& result : run.run()) CHECK(result.error);
+}
+
 TEST_CASE("what only one rank sees to be no number changes the weights of none") {
   Training run;
   run.held_out.clear();

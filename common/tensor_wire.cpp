@@ -1,0 +1,73 @@
+#include "common/tensor_wire.h"
+
+#include <c10/core/DeviceGuard.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "common/error.h"
+#include "common/within.h"
+
+namespace dex {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr int kTag = 0;
+constexpr auto kGiveUp = milliseconds(5000);  // for communicators to end
+
+}  // namespace
+
+TensorWire::TensorWire(c10::intrusive_ptr<c10d::Backend> up, c10::intrusive_ptr<c10d::Backend> down, at::Device device,
+                       Wait wait)
+    : up_(std::move(up)), down_(std::move(down)), device_(device), wait_(std::move(wait)), rank_(up_->getRank()) {}
+
+TensorWire::~TensorWire() {
+  within(std::chrono::steady_clock::now() + kGiveUp, [up = up_, down = down_] {
+    up->abort();
+    down->abort();
+    return true;
+  });
+}
+
+void TensorWire::connect(std::vector<int> peers) {
+  const c10::DeviceGuard here(device_);  // the caller may be another thread
+  std::sort(peers.begin(), peers.end());  // so pairs connect in one order on all ranks, and none waits in a circle
+  const auto exchange = [&](bool sends, int peer) {
+    std::vector<at::Tensor> number{at::zeros({1}, device_)};
+    const Work work = sends ? way(rank_, peer).send(number, peer, kTag) : way(peer, rank_).recv(number, peer, kTag);
+    while (!work->isCompleted()) std::this_thread::sleep_for(milliseconds(1));
+    if (const auto error = work->exception()) std::rethrow_exception(error);
+  };
+  for (const int peer : peers) {
+    exchange(/*sends=*/rank_ < peer, peer);
+    exchange(/*sends=*/rank_ > peer, peer);
+  }
+}
+
+void TensorWire::complete(const Work& work, int peer) const {
+  wait_(peer, [&] { return work->isCompleted(); });
+  if (const auto error = work->exception()) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& reason) {
+      fail(ExitCode::temporary, "rank {}: the way to rank {} is lost: {}", rank_, peer, reason.what());
+    }
+  }
+}
+
+void TensorWire::send(const at::Tensor& tensor, int to) {
+  while (!sending_.empty() && sending_.front().second->isCompleted()) sending_.pop_front();
+  if (tensor.numel() == 0) return;
+  std::vector<at::Tensor> tensors{tensor.to(device_).contiguous()};
+  Work work = way(rank_, to).send(tensors, to, kTag);
+  sending_.emplace_back(std::move(tensors.front()), std::move(work));
+}
+
+at::Tensor TensorWire::receive(int from, at::IntArrayRef shape, at::ScalarType type) {
+  std::vector<at::Tensor> tensors{at::empty(shape, at::TensorOptions(device_).dtype(type))};
+  if (tensors.front().numel() > 0) complete(way(from, rank_).recv(tensors, from, kTag), from);
+  return std::move(tensors.front());
+}
+
+}  // namespace dex
