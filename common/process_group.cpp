@@ -1,10 +1,11 @@
 #include "common/process_group.h"
 
+#ifndef USE_C10D_GLOO  // libtorch's package defines both with CUDA, none without
 #define USE_C10D_GLOO
+#endif
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #ifdef DEX_WITH_CUDA
-#define USE_C10D_NCCL
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #endif
 

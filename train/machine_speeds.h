@@ -25,7 +25,7 @@ struct MachineSpeeds {
 };
 
 // On the leading rank, others have nothing; all call it. With libtorch's threads as they are set; about two
-// seconds for a small model. `device`: where training computes. `decoding`: time rounds, too, on the CPU. The ranks of the first replica time their own stages,
+// seconds for a small model. `device`: where training computes. `decoding`: time rounds, too, on the CPU, where decoding runs. The ranks of the first replica time their own stages,
 // one rank after the other, so that those of one machine do not disturb each other.
 MachineSpeeds measure_machine(Ranks& ranks, const std::filesystem::path& model, const DepthSet& depths,
                               Dtype dtype, at::Device device, std::int64_t width, bool decoding);

@@ -80,9 +80,10 @@ enum class Kind : std::uint8_t {
 
 class Ranks {
  public:
-  // `tensors`: for messages of the first three kinds, which arrive on its device; all others arrive on the CPU.
-  explicit Ranks(RankLayout layout, Transport* wire = nullptr, TensorWire* tensors = nullptr)
-      : layout_(std::move(layout)), wire_(wire), tensors_(tensors) {}
+  explicit Ranks(RankLayout layout, Transport* wire = nullptr) : layout_(std::move(layout)), wire_(wire) {}
+
+  // For messages of the first three kinds from now on: they arrive on its device, all others on the CPU. All ranks.
+  void send_tensors_by(TensorWire& tensors) { tensors_ = &tensors; }
 
   const RankLayout& layout() const { return layout_; }
   bool alone() const { return layout_.world == 1; }
@@ -108,7 +109,7 @@ class Ranks {
 
   RankLayout layout_;
   Transport* wire_;
-  TensorWire* tensors_;
+  TensorWire* tensors_ = nullptr;
   std::int64_t step_ = 0;
   std::map<std::pair<int, Kind>, std::deque<Bytes>> waiting_;  // came before it was asked for
 };

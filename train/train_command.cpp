@@ -94,22 +94,26 @@ TrainOutcome train(const TrainOptions& options, const RankEnvironment& place, C1
   const DepthSet depths = DepthSet::parse(options.depths, config.num_layers);
   const RankLayout layout = rank_layout(depths, place.world, place.rank, options.stages);
   const at::Device device = choose_device(options.device, place.local_rank);
-  std::shared_ptr<TensorWire> tensors;
-  if (wire && !device.is_cpu()) tensors = wire->connect_gpus(device, tensor_peers(layout));
-  Ranks ranks(layout, wire, tensors.get());
-  // The rest when data and model are open; but who times which stages must be the same to all before they wait.
+  Ranks ranks(layout, wire);
+  // The rest when data and model are open; but who times which stages, and on what, must be the same to all before they wait.
   agree(ranks, {{"depths", depths.text()},
-                {"stages", ranks.layout().pipeline},
-                {"eval_samples", options.eval_samples}});
+                {"stages", layout.pipeline},
+                {"eval_samples", options.eval_samples},
+                {"device", device.is_cpu() ? "cpu" : "cuda"}});
+  std::shared_ptr<TensorWire> tensors;
+  if (wire && !device.is_cpu()) {
+    tensors = wire->connect_gpus(device, tensor_peers(layout));
+    ranks.send_tensors_by(*tensors);
+  }
   const MachineSpeeds speeds =
       measure_machine(ranks, options.model, depths, parse_dtype(options.dtype), device,
-                      options.width_for(config.hidden_size), options.eval_samples > 0);
+                      options.width_for(config.hidden_size), options.eval_samples > 0 && device.is_cpu());
   if (ranks.leads()) spdlog::info("{}", speeds.text(options.dtype));
   const Model model = Model::load(options.model, depths, parse_dtype(options.dtype),
-                                  {WeightLayout::rows, device}, ranks.layout().stages());
+                                  {WeightLayout::rows, device}, layout.stages());
   const TrainingData data = open_data(options, model);
   if (ranks.leads())
-    spdlog::info("plan:\n{}", text_of(plan_training(config, depths, options, ranks.layout(), mean_shape(data),
+    spdlog::info("plan:\n{}", text_of(plan_training(config, depths, options, layout, mean_shape(data),
                                                     speeds.gemm_peak)));
   TrainLoop loop(
       options, model, data, [&] { return stop.raised(); }, ranks, speeds);

@@ -39,7 +39,6 @@ json control_of(const TrainOptions& o) {
           {"on_nan", o.on_nan},
           {"nan_limit", o.nan_limit},
           {"resume", o.resume},
-          {"device", o.device},
           {"deterministic", o.deterministic},
           {"out", o.out.string()}};
 }

@@ -9,10 +9,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include "common/file.h"
 
 namespace dex::test {
 
@@ -21,7 +24,7 @@ using Command = std::vector<std::string>;  // "NAME=value" in front sets variabl
 class Process {
  public:
   // Its stdout and stderr go to `log`.
-  Process(const Command& command, const std::filesystem::path& log) : pid_(fork()) {
+  Process(const Command& command, const std::filesystem::path& log) : pid_(fork()), log_(log) {
     if (pid_ != 0) return;
     const int file = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
     dup2(file, STDOUT_FILENO);
@@ -36,7 +39,8 @@ class Process {
     _exit(127);
   }
   ~Process() { if (!ended_) send(SIGKILL), wait(); }
-  Process(Process&& other) noexcept : pid_(other.pid_), ended_(std::exchange(other.ended_, true)), status_(other.status_) {}
+  Process(Process&& other) noexcept
+      : pid_(other.pid_), log_(other.log_), ended_(std::exchange(other.ended_, true)), status_(other.status_) {}
   Process& operator=(Process&&) = delete;
 
   void send(int signal) const { if (!ended_) kill(pid_, signal); }
@@ -50,6 +54,15 @@ class Process {
     ended_ = true;
     return WIFEXITED(status_) ? WEXITSTATUS(status_) : 1000 + WTERMSIG(status_);
   }
+  // The same, or nothing when it still runs after so many seconds.
+  std::optional<int> wait(double seconds) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    for (; !ended(); std::this_thread::sleep_for(std::chrono::milliseconds(5)))
+      if (std::chrono::steady_clock::now() > end) return std::nullopt;
+    return wait();
+  }
+  std::string log() const { return read_file(log_); }
+
   // Waits until a signal no longer ends the process unasked: it is held back, caught or ignored.
   void wait_until_prepared_for(int signal) {
     namespace fs = std::filesystem;
@@ -66,6 +79,7 @@ class Process {
 
  private:
   pid_t pid_;
+  std::filesystem::path log_;
   bool ended_ = false;
   int status_ = 0;
 };

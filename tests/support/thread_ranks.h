@@ -67,9 +67,11 @@ struct ThreadRanks {
     change(rank, mine);
     const DepthSet depths = DepthSet::parse(mine.depths, read_model_config(model).num_layers);
     const RankLayout layout = rank_layout(depths, world, rank, stages);
-    const bool own_wire = world > 1 && tensors != Tensors::by_transport;
-    if (own_wire) tensor_wire.connect(tensor_peers(layout));
-    Ranks ranks(layout, world > 1 ? &wire : nullptr, own_wire ? &tensor_wire : nullptr);
+    Ranks ranks(layout, world > 1 ? &wire : nullptr);
+    if (world > 1 && tensors != Tensors::by_transport) {
+      tensor_wire.connect(tensor_peers(layout));
+      ranks.send_tensors_by(tensor_wire);
+    }
     const Model part = Model::load(model, depths, Dtype::f32, WeightLayout::rows, ranks.layout().stages());
     alter(rank, part);
     const TrainingData data{.size = samples.size(),

@@ -11,8 +11,9 @@
 
 #include "common/file.h"
 #include "data/shard_writer.h"
+#include "tests/support/network_pair.h"
 #include "tests/support/port.h"
-#include "tests/support/processes.h"
+#include "tests/support/process.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
 #include "tests/support/tiny_samples.h"
@@ -37,6 +38,7 @@ struct Training {
       {"--dtype", "f32"},       {"--threads", "1"},    {"--eval-samples", "3"}, {"--init-timeout", "60"},
       {"--step-timeout", "60"}, {"--save-every", "0"}, {"--model", dir / "m"},  {"--data", dir / "data"}};
   std::map<int, std::map<std::string, std::string>> of_rank;  // in place of the options above
+  std::map<int, test::Command> before;                        // words in front of a rank's command
   int port = test::Port().number();
   std::string host = "127.0.0.1";
 
@@ -51,22 +53,17 @@ struct Training {
 
   std::unique_ptr<Process> start(const std::string& out, int rank, int world,
                                  const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> command{std::string(DEX_BINARY_DIR) + "/dex", "train", "--out", dir / out,
-                                     "--deterministic"};
+    const std::string r = std::to_string(rank), w = std::to_string(world);
+    test::Command command{"RANK=" + r, "WORLD_SIZE=" + w, "LOCAL_RANK=" + r, "LOCAL_WORLD_SIZE=" + w, "MASTER_ADDR=" + host,
+                          "MASTER_PORT=" + std::to_string(port)};
+    if (before.contains(rank)) command.insert(command.end(), before.at(rank).begin(), before.at(rank).end());
+    command.insert(command.end(),
+                   {std::string(DEX_BINARY_DIR) + "/dex", "train", "--out", dir / out, "--deterministic"});
     auto all = of_rank.contains(rank) ? of_rank.at(rank) : std::map<std::string, std::string>();
     all.insert(options.begin(), options.end());
     for (const auto& [name, value] : all) command.insert(command.end(), {name, value});
     command.insert(command.end(), more.begin(), more.end());
-    const std::string r = std::to_string(rank), w = std::to_string(world);
-    return std::make_unique<Process>(
-        command,
-        std::map<std::string, std::string>{{"RANK", r},
-                                           {"WORLD_SIZE", w},
-                                           {"LOCAL_RANK", r},
-                                           {"LOCAL_WORLD_SIZE", w},
-                                           {"MASTER_ADDR", host},
-                                           {"MASTER_PORT", std::to_string(port)}},
-        dir / (out + "." + r + ".log"));
+    return std::make_unique<Process>(command, dir / (out + "." + r + ".log"));
   }
   std::vector<std::unique_ptr<Process>> start_all(const std::string& out, int world,
                                                   const std::vector<std::string>& more = {}) const {
@@ -119,7 +116,7 @@ TEST_CASE("when a process is killed, all others end with 75 at once and name it"
   run.options["--steps"] = kEndless;
   auto all = run.start_all("out", 3);
   run.wait_for_steps("out");
-  all[1]->signal(SIGKILL);
+  all[1]->send(SIGKILL);
   const auto killed = Clock::now();
   check_all_end(all, 75, {"step ", "rank 1 is gone"}, 1);
   CHECK(seconds_since(killed) < 5);  // not the deadline of 60; a second where nobody else needs the machine
@@ -133,11 +130,31 @@ TEST_CASE("when a process is stopped, all others end with 75 within the step's d
   run.options["--stages"] = replicas ? "1" : "2";
   auto all = run.start_all("out", 2);
   run.wait_for_steps("out");
-  all[1]->signal(SIGSTOP);
+  all[1]->send(SIGSTOP);
   const auto stopped = Clock::now();
   check_all_end(all, 75, {"rank 0, step ", "rank 1 sent and took nothing for 2.5 s"}, 1);
   CHECK(seconds_since(stopped) < 2.5 + 1);
   CHECK(seconds_since(stopped) > 2);
+}
+
+TEST_CASE("when the network between two processes is cut, both end with 75 within the step's deadline and name each other") {
+  const test::NetworkPair network;
+  if (!network) return;
+  Training run;
+  const bool replicas = GENERATE(false, true);
+  run.options["--steps"] = kEndless;
+  run.options["--step-timeout"] = "2.5";
+  run.options["--stages"] = replicas ? "1" : "2";
+  run.host = network.address(0);
+  for (int rank = 0; rank < 2; ++rank) run.before[rank] = network.on(rank);
+  auto all = run.start_all("out", 2);
+  run.wait_for_steps("out");
+  network.cut();
+  const auto cut = Clock::now();
+  check_all_end(all, 75, {"sent and took nothing for 2.5 s"});
+  CHECK(seconds_since(cut) < 2.5 + 1);
+  CHECK(all[0]->log().find("rank 0, step ") != std::string::npos);
+  CHECK(all[1]->log().find("rank 1, step ") != std::string::npos);
 }
 
 TEST_CASE("a write to a peer that is gone ends no process") {
@@ -145,8 +162,8 @@ TEST_CASE("a write to a peer that is gone ends no process") {
   run.options["--steps"] = kEndless;
   auto all = run.start_all("out", 2);
   run.wait_for_steps("out");
-  for (const auto& process : all) process->signal(SIGPIPE);
-  all[1]->signal(SIGTERM);
+  for (const auto& process : all) process->send(SIGPIPE);
+  all[1]->send(SIGTERM);
   check_all_end(all, 75, {});
 }
 
@@ -155,7 +172,7 @@ TEST_CASE("SIGTERM to one process stops all, saved, with 75") {
   run.options["--steps"] = kEndless;
   auto all = run.start_all("out", 2);
   run.wait_for_steps("out");
-  all[1]->signal(SIGTERM);
+  all[1]->send(SIGTERM);
   check_all_end(all, 75, {});
   CHECK(all[0]->log().find("\"status\":\"stopped\"") != std::string::npos);
   CHECK_FALSE(fs::is_empty(run.dir / "out/checkpoints"));
@@ -270,7 +287,7 @@ TEST_CASE("a dry run plans for any cluster from config.json alone") {
     dir.write("config.json", c.config);
     Process plan({std::string(DEX_BINARY_DIR) + "/dex", "train", "--model", dir / "config.json", "--depths",
                   c.depths, "--dry-run", "--world-size", "8", "--teraflops", "400"},
-                 {}, dir / "log");
+                 dir / "log");
     CHECK(plan.wait(kPatience) == 0);
     INFO(plan.log());
     CHECK(plan.log().find(std::string("\"parameters\":") + c.parameters + ",") != std::string::npos);
