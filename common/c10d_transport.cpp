@@ -12,6 +12,7 @@
 #include "common/meeting_store.h"
 #include "common/peer_inbox.h"
 #include "common/process_group.h"
+#include "common/tensor_wire.h"
 #include "common/within.h"
 
 namespace dex {
@@ -34,8 +35,6 @@ Clock::duration link_delay() {
           "DEX_LINK_DELAY_MS is \"{}\", wanted milliseconds", text);
   return seconds_to_duration(value / 1e3);
 }
-
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 }  // namespace
 
@@ -97,12 +96,11 @@ class C10dTransport::Group {
     return std::move(message->bytes);
   }
 
-  // Waits for what reaches this rank in another way, as long as none of the peers is gone.
-  void wait(const std::vector<int>& from, const std::function<bool()>& done) {
+  void wait(const std::vector<int>& peers, const std::function<bool()>& done) {
     const auto end = Clock::now() + deadline_;
-    for (int peer : from) listen(peer);
-    for (; !done(); std::this_thread::sleep_for(kPoll))
-      for (int peer : from) {
+    for (int peer : peers) listen(peer);
+    for (; !is_done(done, peers.front()); std::this_thread::sleep_for(kPoll))
+      for (int peer : peers) {
         if (const auto reason = peer_at(peer).inbox.gone()) lost(peer, *reason);
         if (Clock::now() > end) silent(peer);
       }
@@ -110,7 +108,9 @@ class C10dTransport::Group {
 
   std::shared_ptr<TensorWire> connect_gpus(at::Device device, const std::vector<int>& peers) {
     doing("connecting GPUs");
-    const auto group = [&](const char* name) { return gpu_process_group(place_, store_->store(), name); };
+    // A store of its own: a call that waits for a peer holds it, and we leave word by ours.
+    const auto store = store_->store()->clone();
+    const auto group = [&](const char* name) { return gpu_process_group(place_, store, name); };
     auto wire = std::make_shared<TensorWire>(group("up"), group("down"), device, [this](int peer, const auto& done) {
       wait({peer}, done);
     });
@@ -118,12 +118,11 @@ class C10dTransport::Group {
     auto task = std::make_shared<std::packaged_task<void()>>([wire, peers] { wire->connect(peers); });
     auto connected = task->get_future();
     std::thread([task] { (*task)(); }).detach();
-    wait(peers, [&] { return connected.wait_for(milliseconds(0)) == std::future_status::ready; });
-    try {
-      connected.get();
-    } catch (const std::exception& error) {
-      fail(ExitCode::temporary, "{}: the GPUs do not reach each other: {}", me(), first_line(error.what()));
-    }
+    wait(peers, [&] {
+      const bool ready = connected.wait_for(milliseconds(0)) == std::future_status::ready;
+      if (ready) connected.get();
+      return ready;
+    });
     return wire;
   }
 
@@ -146,6 +145,14 @@ class C10dTransport::Group {
   }
 
  private:
+  bool is_done(const std::function<bool()>& done, int peer) {
+    try {
+      return done();
+    } catch (const std::exception& error) {
+      lost(peer, first_line(error.what()));
+    }
+  }
+
   struct Message {
     MessageHeader header;
     Bytes bytes;
@@ -262,6 +269,7 @@ Bytes C10dTransport::receive(int from) { return group_->receive(from); }
 void C10dTransport::abort(const std::string& reason, ExitCode code) noexcept { group_->abort(reason, code); }
 void C10dTransport::doing(const std::string& what) { group_->doing(what); }
 void C10dTransport::set_deadline(double seconds) { group_->set_deadline(seconds); }
+void C10dTransport::wait(const std::vector<int>& peers, const std::function<bool()>& done) { group_->wait(peers, done); }
 std::shared_ptr<TensorWire> C10dTransport::connect_gpus(at::Device device, const std::vector<int>& peers) {
   return group_->connect_gpus(device, peers);
 }

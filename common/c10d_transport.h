@@ -1,15 +1,18 @@
 // Ranks as processes, on one machine or many: libtorch's TCPStore to meet, its ProcessGroupGloo as the wire.
 // Every wait has our deadline, never the library's.
 #pragma once
+#include <ATen/ATen.h>
+
 #include <functional>
 #include <memory>
 #include <vector>
 
 #include "common/rank_environment.h"
-#include "common/tensor_wire.h"
 #include "common/transport.h"
 
 namespace dex {
+
+class TensorWire;
 
 class C10dTransport final : public Transport {
  public:
@@ -27,8 +30,12 @@ class C10dTransport final : public Transport {
   void doing(const std::string& what) override;
 
   void set_deadline(double seconds);
-  // A wire of their own for tensors on GPUs, beside this one, which must outlive it and watches over the peers. All ranks
-  // call it, naming each other as peers; errors and deadline as in join().
+  // Waits for what comes from peers another way, until `done`. Errors and deadline as in receive(); what `done`
+  // throws is taken for the loss of the first peer.
+  void wait(const std::vector<int>& peers, const std::function<bool()>& done);
+
+  // A wire of their own for tensors on GPUs, beside this one, which must outlive it and watches over the peers.
+  // All ranks call it, naming each other as peers. Error(usage) in a build without CUDA.
   std::shared_ptr<TensorWire> connect_gpus(at::Device device, const std::vector<int>& peers);
 
   // Takes leave of the others: waits until all that any rank has sent was taken, wanted or not, so that none is

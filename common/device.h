@@ -14,6 +14,8 @@ int gpu_count();  // that libtorch sees; 0 in a build without CUDA
 // one it sees, and makes it the current one. Error(usage) when there is none for it.
 at::Device choose_device(const std::string& asked, int local_rank);
 
+std::string gpu_identity(at::Device device);  // its UUID in hexadecimal digits, the same to all that see it
+
 void synchronize(at::Device device);       // waits for all that was queued there
 cuda::Stream stream_of(at::Device device);  // the one that libtorch's operators queue their work on
 

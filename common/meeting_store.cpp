@@ -14,6 +14,7 @@
 #include <spdlog/spdlog.h>
 
 #include "common/error.h"
+#include "common/process_group.h"
 #include "common/within.h"
 
 namespace dex {
@@ -32,7 +33,6 @@ std::chrono::milliseconds left_until(Clock::time_point end) {
 
 constexpr const char* kSilent = "nobody answers";
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 struct Probe {
   bool answered = false;

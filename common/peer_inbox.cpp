@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "common/process_group.h"
+
 namespace dex {
 namespace {
 
@@ -9,8 +11,6 @@ using std::chrono::milliseconds;
 
 constexpr auto kEndless = milliseconds(std::int64_t{1} << 40);  // readers wait for as long as their rank lives
 constexpr std::int64_t kTags = 1 << 30;
-
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 }  // namespace
 

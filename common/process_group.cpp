@@ -18,6 +18,8 @@ namespace {
 
 using Gloo = c10d::ProcessGroupGloo;
 
+[[maybe_unused]] constexpr int kBlocks = 4;  // of a GPU, for a message of NCCL
+
 c10::intrusive_ptr<Gloo::Options> gloo_options(const RankEnvironment& place,
                                                std::chrono::milliseconds timeout) {
   const bool local = place.address == "localhost" || place.address.rfind("127.", 0) == 0;
@@ -30,6 +32,8 @@ c10::intrusive_ptr<Gloo::Options> gloo_options(const RankEnvironment& place,
 
 }  // namespace
 
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
 c10::intrusive_ptr<c10d::Backend> connect_process_group(const RankEnvironment& place,
                                                         const c10::intrusive_ptr<c10d::Store>& store,
                                                         std::chrono::milliseconds timeout) {
@@ -37,15 +41,20 @@ c10::intrusive_ptr<c10d::Backend> connect_process_group(const RankEnvironment& p
                                    place.world, gloo_options(place, timeout));
 }
 
+void prepare_gpu_process_groups() {
+  // Else threads of theirs would end the process where a peer is lost, or keep it from ending; we wait by our own
+  // clock and say who it was.
+  setenv("TORCH_NCCL_BLOCKING_WAIT", "1", /*replace=*/1);
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*replace=*/0);  // a queue for each group's work, or one waits for another
+}
+
 #ifdef DEX_WITH_CUDA
 c10::intrusive_ptr<c10d::Backend> gpu_process_group(const RankEnvironment& place,
                                                     const c10::intrusive_ptr<c10d::Store>& store,
                                                     const std::string& name) {
-  // Its watchdog would end the process where a peer is lost or slow; we wait by our own clock and say who it was.
-  setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", /*replace=*/0);
-  setenv("TORCH_NCCL_ENABLE_MONITORING", "0", /*replace=*/0);
   auto options = c10d::ProcessGroupNCCL::Options::create();
-  options->timeout = std::chrono::hours(24 * 365);
+  // A send holds its blocks until it is received: those of all peers must leave room for receives.
+  options->config.maxCTAs = kBlocks;
   return c10::make_intrusive<c10d::ProcessGroupNCCL>(c10::make_intrusive<c10d::PrefixStore>(name, store),
                                                      place.rank, place.world, options);
 }

@@ -45,9 +45,11 @@ class TorchPass {
     const auto parts =
         qkv.view({qkv.size(0), -1, c_.head_dim}).split_with_sizes({c_.num_heads, c_.num_kv_heads, c_.num_kv_heads}, 1);
     const auto of_heads = [](const at::Tensor& x) { return x.transpose(0, 1).unsqueeze(0); };  // (1, heads, T, E)
-    const at::Tensor out = at::scaled_dot_product_attention(
-        of_heads(rotated(parts[0], w.q_norm)), of_heads(rotated(parts[1], w.k_norm)), of_heads(parts[2]), /*attn_mask=*/{},
-        /*dropout_p=*/0, /*is_causal=*/true, /*scale=*/std::nullopt, /*enable_gqa=*/c_.num_heads != c_.num_kv_heads);
+    // A KV head for each query head: float32 with shared ones would write out all scores.
+    const auto shared = [&](const at::Tensor& x) { return of_heads(x).repeat_interleave(c_.num_heads / c_.num_kv_heads, 1); };
+    const at::Tensor out = at::scaled_dot_product_attention(of_heads(rotated(parts[0], w.q_norm)),
+                                                            shared(rotated(parts[1], w.k_norm)), shared(parts[2]),
+                                                            /*attn_mask=*/{}, /*dropout_p=*/0, /*is_causal=*/true);
     return out.squeeze(0).transpose(0, 1).reshape({qkv.size(0), -1});
   }
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "common/error.h"
+#include "common/log.h"
 #include "common/within.h"
 
 namespace dex {
@@ -16,6 +16,20 @@ using std::chrono::milliseconds;
 constexpr int kTag = 0;
 constexpr auto kGiveUp = milliseconds(5000);  // for communicators to end
 
+bool completed(const c10::intrusive_ptr<c10d::Work>& work) {
+  if (!work->isCompleted()) return false;
+  if (const auto error = work->exception()) std::rethrow_exception(error);
+  return true;
+}
+
+void abort(c10d::Backend& group) noexcept {
+  try {
+    group.abort();
+  } catch (const std::exception& error) {
+    spdlog::debug("a connection between GPUs ended with {}", error.what());
+  }
+}
+
 }  // namespace
 
 TensorWire::TensorWire(c10::intrusive_ptr<c10d::Backend> up, c10::intrusive_ptr<c10d::Backend> down, at::Device device,
@@ -23,11 +37,14 @@ TensorWire::TensorWire(c10::intrusive_ptr<c10d::Backend> up, c10::intrusive_ptr<
     : up_(std::move(up)), down_(std::move(down)), device_(device), wait_(std::move(wait)), rank_(up_->getRank()) {}
 
 TensorWire::~TensorWire() {
-  within(std::chrono::steady_clock::now() + kGiveUp, [up = up_, down = down_] {
-    up->abort();
-    down->abort();
+  // Each in a thread of its own: the end of one may wait for what the other still sends.
+  const auto ended = within(std::chrono::steady_clock::now() + kGiveUp, [up = std::move(up_), down = std::move(down_)] {
+    std::thread other([&] { abort(*up); });
+    abort(*down);
+    other.join();
     return true;
   });
+  if (!ended) spdlog::warn("the connections between GPUs do not end; left as they are");
 }
 
 void TensorWire::connect(std::vector<int> peers) {
@@ -36,23 +53,11 @@ void TensorWire::connect(std::vector<int> peers) {
   const auto exchange = [&](bool sends, int peer) {
     std::vector<at::Tensor> number{at::zeros({1}, device_)};
     const Work work = sends ? way(rank_, peer).send(number, peer, kTag) : way(peer, rank_).recv(number, peer, kTag);
-    while (!work->isCompleted()) std::this_thread::sleep_for(milliseconds(1));
-    if (const auto error = work->exception()) std::rethrow_exception(error);
+    while (!completed(work)) std::this_thread::sleep_for(milliseconds(1));
   };
   for (const int peer : peers) {
     exchange(/*sends=*/rank_ < peer, peer);
     exchange(/*sends=*/rank_ > peer, peer);
-  }
-}
-
-void TensorWire::complete(const Work& work, int peer) const {
-  wait_(peer, [&] { return work->isCompleted(); });
-  if (const auto error = work->exception()) {
-    try {
-      std::rethrow_exception(error);
-    } catch (const std::exception& reason) {
-      fail(ExitCode::temporary, "rank {}: the way to rank {} is lost: {}", rank_, peer, reason.what());
-    }
   }
 }
 
@@ -66,7 +71,10 @@ void TensorWire::send(const at::Tensor& tensor, int to) {
 
 at::Tensor TensorWire::receive(int from, at::IntArrayRef shape, at::ScalarType type) {
   std::vector<at::Tensor> tensors{at::empty(shape, at::TensorOptions(device_).dtype(type))};
-  if (tensors.front().numel() > 0) complete(way(from, rank_).recv(tensors, from, kTag), from);
+  if (tensors.front().numel() > 0) {
+    const Work work = way(from, rank_).recv(tensors, from, kTag);
+    wait_(from, [&] { return completed(work); });
+  }
   return std::move(tensors.front());
 }
 

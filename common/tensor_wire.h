@@ -13,12 +13,12 @@ namespace dex {
 
 class TensorWire {
  public:
-  // Returns when `done` says so; throws when `peer` is lost before, or silent for too long.
+  // Returns when `done` says so; throws when that throws, when `peer` is lost before, or silent for too long.
   using Wait = std::function<void(int peer, const std::function<bool()>& done)>;
 
   // A communicator of NCCL runs what two ranks ask of it in order, sends and receives alike, and a send ends when it is
-  // received. So there are two groups, and each goes one way: `up` to higher ranks, `down` to lower ones. Then nobody
-  // waits in vain as long as every rank receives from another in the order in which that one sends.
+  // received. So there are two groups, and each goes one way: `up` to higher ranks, `down` to lower ones. Then no order is
+  // at odds with another, as long as every rank receives from another in the order in which that one sends.
   TensorWire(c10::intrusive_ptr<c10d::Backend> up, c10::intrusive_ptr<c10d::Backend> down, at::Device device, Wait wait);
   ~TensorWire();  // gives up what was sent and never received
   TensorWire(const TensorWire&) = delete;
@@ -36,7 +36,6 @@ class TensorWire {
  private:
   using Work = c10::intrusive_ptr<c10d::Work>;
   c10d::Backend& way(int from, int to) { return from < to ? *up_ : *down_; }
-  void complete(const Work& work, int peer) const;
 
   c10::intrusive_ptr<c10d::Backend> up_, down_;
   at::Device device_;

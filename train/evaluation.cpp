@@ -19,7 +19,7 @@ class Ranker {
  public:
   explicit Ranker(const Head& head) : head_(head), weight_VD_(head.matrix().plain().to(at::kFloat)) {}
 
-  // (rows, width) ids, best first; the lowest id is the best among equals.
+  // (rows, width) ids, best first; the lowest id is the best among equals, on the CPU.
   at::Tensor rank(const at::Tensor& normed_RD, std::int64_t width) const {
     const at::Tensor narrowed = normed_RD.to(head_.matrix().plain().scalar_type()).to(at::kFloat);
     const at::Tensor logits_RV = at::linear(narrowed, weight_VD_);

@@ -1,5 +1,7 @@
 #include "train/rank_exchange.h"
 
+#include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "common/error.h"
@@ -16,22 +18,38 @@ std::string differences(const nlohmann::json& seen, const nlohmann::json& wanted
   return text;
 }
 
-}  // namespace
-
-void agree(Ranks& ranks, const nlohmann::json& mine) {
+// The leading rank judges what each other rank says: an empty text, or what is wrong, which all then throw.
+void judge_all(Ranks& ranks, const std::string& mine,
+               const std::function<std::string(int rank, const std::string& theirs)>& judge) {
   std::string verdict;
   if (ranks.leads()) {
     for (int rank = 1; rank < ranks.layout().world; ++rank) {
-      const std::string text = differences(nlohmann::json::parse(ranks.receive_text(Kind::agree, rank)), mine);
-      if (text.empty()) continue;
-      verdict += fmt::format("{}rank {} was asked for another run: {}", verdict.empty() ? "" : "; ", rank, text);
+      const std::string text = judge(rank, ranks.receive_text(Kind::agree, rank));
+      if (!text.empty()) verdict += (verdict.empty() ? "" : "; ") + text;
     }
     for (int rank = 1; rank < ranks.layout().world; ++rank) ranks.send(Kind::agree, verdict, rank);
   } else {
-    ranks.send(Kind::agree, mine.dump(), 0);
+    ranks.send(Kind::agree, mine, 0);
     verdict = ranks.receive_text(Kind::agree, 0);
   }
   require(verdict.empty(), ExitCode::usage, "{}", verdict);
+}
+
+}  // namespace
+
+void agree(Ranks& ranks, const nlohmann::json& mine) {
+  judge_all(ranks, mine.dump(), [&](int rank, const std::string& theirs) {
+    const std::string text = differences(nlohmann::json::parse(theirs), mine);
+    return text.empty() ? text : fmt::format("rank {} was asked for another run: {}", rank, text);
+  });
+}
+
+void require_different(Ranks& ranks, const std::string& what, const std::string& mine) {
+  std::map<std::string, int> owner{{mine, ranks.layout().rank}};
+  judge_all(ranks, mine, [&](int rank, const std::string& theirs) {
+    const auto [known, anew] = owner.emplace(theirs, rank);
+    return anew ? "" : fmt::format("rank {} has the {} of rank {}", rank, what, known->second);
+  });
 }
 
 std::vector<AdapterWeights> exits_of_all(Ranks& ranks, const std::vector<AdapterWeights>& own, const ExitSizes& one) {

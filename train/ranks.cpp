@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "common/error.h"
+#include "common/tensor_wire.h"
 
 namespace dex {
 namespace {
@@ -16,8 +17,8 @@ const char* name_of(Kind kind) {
       return "final hidden rows";
     case Kind::sum:
       return "sum of gradients";
-    case Kind::row_sizes:
-      return "sizes of rows";
+    case Kind::equations:
+      return "equations of the closed-form start";
     case Kind::report:
       return "report of a step";
     case Kind::verdict:

@@ -13,10 +13,11 @@
 
 #include "common/depth_set.h"
 #include "common/model.h"
-#include "common/tensor_wire.h"
 #include "common/transport.h"
 
 namespace dex {
+
+class TensorWire;
 
 struct RankLayout {
   int world = 1, rank = 0, pipeline = 1;  // `pipeline` ranks share the layers of each replica of the model
@@ -62,12 +63,12 @@ RankLayout rank_layout(const DepthSet& depths, int world, int rank, int pipeline
 std::vector<int> tensor_peers(const RankLayout& layout);
 
 // What a message is about. Messages of one kind between two ranks arrive in order; kinds do not wait for each
-// other, but for the first three: between two ranks one of them at most goes either way.
+// other. Of the first three, which are large, one at most goes each way between two ranks.
 enum class Kind : std::uint8_t {
   rows,
   final_rows,
   sum,
-  row_sizes,
+  equations,
   report,
   verdict,
   answers,

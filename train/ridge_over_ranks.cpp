@@ -16,7 +16,7 @@ void share_row_sizes(Ranks& ranks, const std::vector<std::vector<Sample>>& passe
   at::Tensor mine = at::empty({exits, static_cast<std::int64_t>(rms.front().size())});
   for (std::int64_t k = 0; k < exits; ++k) mine[k].copy_(at::tensor(rms[static_cast<std::size_t>(k)]));
   for (int other = 0; other < layout.replicas(); ++other)
-    if (other != layout.replica()) ranks.send(Kind::row_sizes, mine, layout.rank_at(other, layout.position()));
+    if (other != layout.replica()) ranks.send(Kind::equations, mine, layout.rank_at(other, layout.position()));
   for (int other = 0; other < layout.replicas(); ++other) {
     if (other == layout.replica()) continue;
     const IndexRange share = share_of(static_cast<std::int64_t>(passes.size()), layout, other);
@@ -24,7 +24,7 @@ void share_row_sizes(Ranks& ranks, const std::vector<std::vector<Sample>>& passe
     for (std::int64_t i = share.begin; i < share.end; ++i)
       for (const Sample& sample : passes[static_cast<std::size_t>(i)]) rows += loss_rows(sample);
     const at::Tensor theirs =
-        ranks.receive(Kind::row_sizes, layout.rank_at(other, layout.position()), {exits, rows});
+        ranks.receive(Kind::equations, layout.rank_at(other, layout.position()), {exits, rows});
     for (std::int64_t k = 0; k < exits; ++k)
       rms[static_cast<std::size_t>(k)].insert(rms[static_cast<std::size_t>(k)].end(),
                                               theirs[k].data_ptr<float>(),
@@ -41,12 +41,12 @@ std::vector<AdapterWeights> ridge_over_ranks(
   const int exits = source.model().exits();
   const auto count = static_cast<std::int64_t>(passes.size());
   const IndexRange mine = share_of(count, ranks.layout(), ranks.layout().replica());
-  RidgeStart ridge(source.model().config, exits, source.model().device);
+  RidgeStart ridge(source.model().config, exits);
   OrderedSum sums;
   const auto samples_of = [&](std::int64_t pass) { return std::span(passes[static_cast<std::size_t>(pass)]); };
   source.each(mine, samples_of, [&](std::int64_t number, const HiddenRows& hidden) {
     if (exits > 0) {
-      RidgeStart pass(source.model().config, exits, source.model().device);
+      RidgeStart pass(source.model().config, exits);
       pass.add(hidden.h_RD, hidden.final_RD);
       sums.add(number, pass.sums().flatten());
       for (std::size_t k = 0; k < ridge.rms().size(); ++k)
@@ -57,7 +57,7 @@ std::vector<AdapterWeights> ridge_over_ranks(
   if (exits == 0) return {};
   if (count > 0) {
     ridge.sums().view(-1).copy_(
-        replica_sum(ranks, std::move(sums), count, ridge.sums().numel(), at::kDouble));
+        replica_sum(ranks, Kind::equations, std::move(sums), count, ridge.sums().numel(), at::kDouble));
     share_row_sizes(ranks, passes, ridge.rms());
   }
   return ridge.solve();

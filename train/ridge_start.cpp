@@ -27,20 +27,20 @@ AdapterWeights linear_map(const at::Tensor& a_DD) {
 
 }  // namespace
 
-RidgeStart::RidgeStart(const ModelConfig& config, int num_depths, at::Device device)
+RidgeStart::RidgeStart(const ModelConfig& config, int num_depths)
     : eps_(config.rms_norm_eps),
-      sums_(at::zeros({num_depths, 3, config.hidden_size, config.hidden_size}, at::TensorOptions(device).dtype(at::kDouble))),
+      sums_(at::zeros({num_depths, 3, config.hidden_size, config.hidden_size}, at::kDouble)),
       rms_(static_cast<std::size_t>(num_depths)) {}
 
 void RidgeStart::add(const std::vector<at::Tensor>& h_RD, const at::Tensor& final_RD) {
-  const at::Tensor last = final_RD.to(at::kDouble), final_unit = last / row_rms(last, eps_);
+  const at::Tensor last = final_RD.to(at::kCPU, at::kDouble), final_unit = last / row_rms(last, eps_);
   for (std::size_t k = 0; k < rms_.size(); ++k) {
-    const at::Tensor h = h_RD[k].to(at::kDouble), size = row_rms(h, eps_), unit_t = (h / size).t();
+    const at::Tensor h = h_RD[k].to(at::kCPU, at::kDouble), size = row_rms(h, eps_), unit_t = (h / size).t();
     const at::Tensor sums = sums_[static_cast<std::int64_t>(k)];
     sums[0].addmm_(unit_t, unit_t.t());
     sums[1].addmm_(unit_t, final_unit);
     sums[2].addmm_(unit_t, h);
-    const at::Tensor sizes = size.to(at::kCPU, at::kFloat).contiguous();
+    const at::Tensor sizes = size.to(at::kFloat).contiguous();
     rms_[k].insert(rms_[k].end(), sizes.data_ptr<float>(), sizes.data_ptr<float>() + sizes.numel());
   }
 }
@@ -49,7 +49,7 @@ std::vector<AdapterWeights> RidgeStart::solve() const {
   std::vector<AdapterWeights> starts;
   for (std::size_t k = 0; k < rms_.size(); ++k) {
     require(!rms_[k].empty(), ExitCode::usage, "the ridge start needs supervised tokens, the data it was given has none");
-    const at::Tensor sums = sums_[static_cast<std::int64_t>(k)].cpu();
+    const at::Tensor sums = sums_[static_cast<std::int64_t>(k)];
     const at::Tensor left = sums[0] + kRidge * at::eye(sums.size(1), at::kDouble);
     const at::Tensor right = kScale * median(rms_[k]) * sums[1] - sums[2];
     require(at::isfinite(left).all().item<bool>() && at::isfinite(right).all().item<bool>(), ExitCode::usage,

@@ -12,10 +12,10 @@
 
 namespace dex {
 
-// Normal equations of all depths, accumulated in float64, one pass over the rows. R rows, D hidden.
+// Normal equations of all depths, accumulated in float64 on the CPU, one pass over the rows. R rows, D hidden.
 class RidgeStart {
  public:
-  RidgeStart(const ModelConfig& config, int num_depths, at::Device device = at::kCPU);
+  RidgeStart(const ModelConfig& config, int num_depths);
 
   void add(const std::vector<at::Tensor>& h_RD, const at::Tensor& final_RD);
   std::int64_t rows() const { return rms_.empty() ? 0 : static_cast<std::int64_t>(rms_.front().size()); }

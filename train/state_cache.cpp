@@ -67,13 +67,13 @@ StateCache::StateCache(fs::path dir, const Model& model, const std::string& data
     : dir_(std::move(dir)),
       lock_((make_directory(dir_), dir_)),
       shape_{model.depths.num_stages(), -1, model.config.hidden_size} {
-  json about = {{"format", "dex hidden states 1"},
-                {"version", DEX_VERSION},
-                {"model_fingerprint", model.fingerprint},
-                {"data_digest", data_digest},
-                {"depths", model.depths.text()},
-                {"dtype", name_of(model.stages.front().dtype())}};
-  if (!model.device.is_cpu()) about["device"] = at::DeviceTypeName(model.device.type(), /*lower_case=*/true);
+  const json about = {{"format", "dex hidden states 1"},
+                      {"version", DEX_VERSION},
+                      {"model_fingerprint", model.fingerprint},
+                      {"data_digest", data_digest},
+                      {"depths", model.depths.text()},
+                      {"dtype", name_of(model.stages.front().dtype())},
+                      {"device", at::DeviceTypeName(model.device.type(), /*lower_case=*/true)}};
   about_ = about.dump();
   remove_temporaries(dir_ / kAbout);
   if (fs::exists(dir_ / kAbout)) require_same(dir_ / kAbout, about);

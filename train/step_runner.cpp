@@ -41,7 +41,7 @@ std::optional<at::Tensor> StepRunner::gradient_of(const StepWork& work,
     gradient.add(i, std::move(part));
   }
   if (sizes_.exits == 0 || report.micro_batches == 0) return at::Tensor();
-  return replica_sum(ranks_, std::move(gradient), report.micro_batches, sizes_.size());
+  return replica_sum(ranks_, Kind::sum, std::move(gradient), report.micro_batches, sizes_.size());
 }
 
 std::optional<StepReport> StepRunner::run(std::int64_t index, double learning_rate,

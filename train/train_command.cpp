@@ -16,7 +16,9 @@
 #include "common/error.h"
 #include "common/heap.h"
 #include "common/log.h"
+#include "common/process_group.h"
 #include "common/rank_environment.h"
+#include "common/tensor_wire.h"
 #include "data/token_shards.h"
 #include "train/flops.h"
 #include "train/machine_speeds.h"
@@ -50,6 +52,8 @@ TrainingData open_data(const TrainOptions& options, const Model& model) {
 void prepare_torch(const TrainOptions& options, const RankEnvironment& place) {
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   keep_freed_memory();
+  prepare_gpu_process_groups();
+  at::globalContext().setSDPUseCuDNN(false);  // it makes a plan for every length, and samples are of all lengths
   at::set_num_threads(options.threads > 0 ? options.threads : std::max(1, cores / place.local_world));
   if (!options.deterministic) return;
   setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*replace=*/0);  // or libtorch refuses cuBLAS
@@ -88,22 +92,26 @@ int plan_only(const TrainOptions& options, const RankEnvironment& place) {
   return static_cast<int>(ExitCode::done);
 }
 
-TrainOutcome train(const TrainOptions& options, const RankEnvironment& place, C10dTransport* wire,
-                   const StopSignal& stop) {
+struct Wires {
+  std::unique_ptr<C10dTransport> all;   // null when there is one rank
+  std::shared_ptr<TensorWire> tensors;  // null unless they compute on GPUs
+};
+
+TrainOutcome train(const TrainOptions& options, const RankEnvironment& place, Wires& wires, const StopSignal& stop) {
   const ModelConfig config = read_model_config(options.model);
   const DepthSet depths = DepthSet::parse(options.depths, config.num_layers);
   const RankLayout layout = rank_layout(depths, place.world, place.rank, options.stages);
   const at::Device device = choose_device(options.device, place.local_rank);
-  Ranks ranks(layout, wire);
+  Ranks ranks(layout, wires.all.get());
   // The rest when data and model are open; but who times which stages, and on what, must be the same to all before they wait.
   agree(ranks, {{"depths", depths.text()},
                 {"stages", layout.pipeline},
                 {"eval_samples", options.eval_samples},
                 {"device", device.is_cpu() ? "cpu" : "cuda"}});
-  std::shared_ptr<TensorWire> tensors;
-  if (wire && !device.is_cpu()) {
-    tensors = wire->connect_gpus(device, tensor_peers(layout));
-    ranks.send_tensors_by(*tensors);
+  if (wires.all && !device.is_cpu()) {
+    require_different(ranks, "GPU", gpu_identity(device));
+    wires.tensors = wires.all->connect_gpus(device, tensor_peers(layout));
+    ranks.send_tensors_by(*wires.tensors);
   }
   const MachineSpeeds speeds =
       measure_machine(ranks, options.model, depths, parse_dtype(options.dtype), device,
@@ -118,9 +126,9 @@ TrainOutcome train(const TrainOptions& options, const RankEnvironment& place, C1
   TrainLoop loop(
       options, model, data, [&] { return stop.raised(); }, ranks, speeds);
   loop.prepare();
-  if (wire) wire->set_deadline(options.step_timeout);
+  if (wires.all) wires.all->set_deadline(options.step_timeout);
   TrainOutcome outcome = loop.run();
-  if (wire) wire->finish();
+  if (wires.all) wires.all->finish();
   return outcome;
 }
 
@@ -148,16 +156,16 @@ int run(const TrainOptions& options) {
   if (options.dry_run) return plan_only(options, place);
   require(!options.data.empty(), ExitCode::usage, "--data is missing; only --dry-run goes without");
   require(!options.out.empty(), ExitCode::usage, "--out is missing; only --dry-run goes without");
-  std::unique_ptr<C10dTransport> wire;
+  Wires wires;  // they outlive what is thrown: peers are told before connections end
   if (place.world > 1) {
     spdlog::info("rank {} of {}, as {} says; meeting at {}:{}", place.rank, place.world, place.source,
                  place.address, place.port);
-    wire = C10dTransport::join(place, options.init_timeout);
+    wires.all = C10dTransport::join(place, options.init_timeout);
     if (place.rank > 0 && spdlog::get_level() < spdlog::level::warn)
       spdlog::set_level(spdlog::level::warn);  // rank 0 tells it all
   }
   const TrainOutcome outcome =
-      with_word_to_peers(wire.get(), [&] { return train(options, place, wire.get(), stop); });
+      with_word_to_peers(wires.all.get(), [&] { return train(options, place, wires, stop); });
   if (place.rank == 0) std::cout << outcome.summary.dump() << std::endl;
   return static_cast<int>(outcome.finished ? ExitCode::done : ExitCode::temporary);
 }

@@ -102,7 +102,7 @@ class TrainingJob {
   Command command(const std::filesystem::path& out) const {
     Command line{program(), "train", "--model", dir / "model", "--data", dir / "data", "--depths", "1,3", "--out", out,
             "--steps", "12", "--batch-size", "4", "--micro-batch", "2", "--lr", "1e-2", "--dtype", "f32",
-            "--threads", "1", "--save-every", "1", "--keep", "2", "--eval-samples", "3", "--resume",
+            "--threads", "1", "--device", "cpu", "--save-every", "1", "--keep", "2", "--eval-samples", "3", "--resume",
             "--init-timeout", std::to_string(join_seconds())};
     line.insert(line.end(), options.begin(), options.end());
     return line;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/stopwatch.h"
+#include "common/tensor_wire.h"
 #include "common/transport.h"
 #include "tests/support/in_order_backend.h"
 #include "train/train_loop.h"

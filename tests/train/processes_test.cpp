@@ -36,7 +36,7 @@ struct Training {
   std::map<std::string, std::string> options{
       {"--depths", "1,3"},      {"--batch-size", "4"}, {"--micro-batch", "1"},  {"--lr", "1e-2"},
       {"--dtype", "f32"},       {"--threads", "1"},    {"--eval-samples", "3"}, {"--init-timeout", "60"},
-      {"--step-timeout", "60"}, {"--save-every", "0"}, {"--model", dir / "m"},  {"--data", dir / "data"}};
+      {"--step-timeout", "60"}, {"--save-every", "0"}, {"--device", "cpu"}, {"--model", dir / "m"},  {"--data", dir / "data"}};
   std::map<int, std::map<std::string, std::string>> of_rank;  // in place of the options above
   std::map<int, test::Command> before;                        // words in front of a rank's command
   int port = test::Port().number();

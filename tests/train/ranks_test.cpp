@@ -17,6 +17,7 @@
 #include "tests/support/thread_ranks.h"
 #include "tests/support/tiny_model.h"
 #include "tests/support/tiny_samples.h"
+#include "train/rank_exchange.h"
 
 using namespace dex;
 namespace fs = std::filesystem;
@@ -264,6 +265,27 @@ TEST_CASE("large tensors by a wire that runs messages in order, as NCCL does, le
   run.finish("one", 1, 1);
   run.tensors = test::ThreadRanks::Tensors::one_way_groups;
   run.check_like_one({{2, 1}, {2, 2}, {3, 1}, {3, 3}, {4, 2}, {6, 3}}, kStateFiles);
+}
+
+TEST_CASE("ranks that have one GPU between them are refused, and told which") {
+  const auto refused = [](const std::vector<std::string>& gpus) {
+    const int world = static_cast<int>(gpus.size());
+    auto wires = local_transports(world);
+    std::vector<std::string> errors(gpus.size());
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < world; ++rank)
+      threads.emplace_back([&, rank] {
+        const auto r = static_cast<std::size_t>(rank);
+        Ranks ranks(RankLayout{.world = world, .rank = rank}, wires[r].get());
+        const auto error = test::error_of([&] { require_different(ranks, "GPU", gpus[r]); });
+        if (error) errors[r] = fmt::format("{}: {}", static_cast<int>(error->code()), error->what());
+      });
+    for (std::thread& thread : threads) thread.join();
+    return errors;
+  };
+  CHECK(refused({"a", "b", "c"}) == std::vector<std::string>(3));
+  CHECK(refused({"a", "b", "a", "b"}) ==
+        std::vector<std::string>(4, "2: rank 2 has the GPU of rank 0; rank 3 has the GPU of rank 1"));
 }
 
 TEST_CASE("one group for both ways would wait for ever: between stages and between replicas") {
