@@ -21,7 +21,7 @@ namespace {
 using Work = c10::intrusive_ptr<c10d::Work>;
 using std::chrono::milliseconds;
 
-constexpr std::size_t kSending = 4;       // messages to one rank that may be on their way
+constexpr std::size_t kSending = 4;  // messages to one rank that may be on their way
 constexpr auto kPoll = std::chrono::microseconds(50);
 constexpr auto kGrace = milliseconds(250);  // for others to leave or to read word of what stopped them
 
@@ -111,9 +111,8 @@ class C10dTransport::Group {
     // A store of its own: a call that waits for a peer holds it, and we leave word by ours.
     const auto store = store_->store()->clone();
     const auto group = [&](const char* name) { return gpu_process_group(place_, store, name); };
-    auto wire = std::make_shared<TensorWire>(group("up"), group("down"), device, [this](int peer, const auto& done) {
-      wait({peer}, done);
-    });
+    auto wire = std::make_shared<TensorWire>(group("up"), group("down"), device,
+                                             [this](int peer, const auto& done) { wait({peer}, done); });
     // In a thread, since NCCL's connecting cannot be ended; it is left behind where a peer is lost.
     auto task = std::make_shared<std::packaged_task<void()>>([wire, peers] { wire->connect(peers); });
     auto connected = task->get_future();
@@ -269,7 +268,9 @@ Bytes C10dTransport::receive(int from) { return group_->receive(from); }
 void C10dTransport::abort(const std::string& reason, ExitCode code) noexcept { group_->abort(reason, code); }
 void C10dTransport::doing(const std::string& what) { group_->doing(what); }
 void C10dTransport::set_deadline(double seconds) { group_->set_deadline(seconds); }
-void C10dTransport::wait(const std::vector<int>& peers, const std::function<bool()>& done) { group_->wait(peers, done); }
+void C10dTransport::wait(const std::vector<int>& peers, const std::function<bool()>& done) {
+  group_->wait(peers, done);
+}
 std::shared_ptr<TensorWire> C10dTransport::connect_gpus(at::Device device, const std::vector<int>& peers) {
   return group_->connect_gpus(device, peers);
 }

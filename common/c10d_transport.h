@@ -30,16 +30,17 @@ class C10dTransport final : public Transport {
   void doing(const std::string& what) override;
 
   void set_deadline(double seconds);
-  // Waits for what comes from peers another way, until `done`. Errors and deadline as in receive(); what `done`
-  // throws is taken for the loss of the first peer.
+  // Waits for what comes from peers another way, until `done`. Errors and deadline as in receive(); what
+  // `done` throws is taken for the loss of the first peer.
   void wait(const std::vector<int>& peers, const std::function<bool()>& done);
 
-  // A wire of their own for tensors on GPUs, beside this one, which must outlive it and watches over the peers.
-  // All ranks call it, naming each other as peers. Error(usage) in a build without CUDA.
+  // A wire of their own for tensors on GPUs, beside this one, which must outlive it and watches over the
+  // peers. All ranks call it, naming each other as peers. Error(usage) in a build without CUDA.
   std::shared_ptr<TensorWire> connect_gpus(at::Device device, const std::vector<int>& peers);
 
-  // Takes leave of the others: waits until all that any rank has sent was taken, wanted or not, so that none is
-  // missed before that. Messages before it must not be empty. All ranks call it; Error(temporary) otherwise.
+  // Takes leave of the others: waits until all that any rank has sent was taken, wanted or not, so that none
+  // is missed before that. Messages before it must not be empty. All ranks call it; Error(temporary)
+  // otherwise.
   void finish();
 
  private:

@@ -22,10 +22,11 @@ at::Device choose_device(const std::string& asked, int local_rank) {
   const int count = asked == "cpu" ? 0 : gpu_count();
   if (asked == "cpu" || (asked == "auto" && count == 0)) return at::kCPU;
   require(count > 0, ExitCode::usage, "--device is {}, but {}", asked,
-          c10::impl::hasDeviceGuardImpl(kGpu) ? "no GPU is seen here" : "this program was built without CUDA, so it sees no GPU");
+          c10::impl::hasDeviceGuardImpl(kGpu) ? "no GPU is seen here"
+                                              : "this program was built without CUDA, so it sees no GPU");
   require(count == 1 || local_rank < count, ExitCode::usage,
-          "--device is {}, but process {} of this machine has no GPU: {} are seen; --device cpu goes without", asked, local_rank,
-          count);
+          "--device is {}, but process {} of this machine has no GPU: {} are seen; --device cpu goes without",
+          asked, local_rank, count);
   const at::Device device(kGpu, static_cast<c10::DeviceIndex>(count == 1 ? 0 : local_rank));
   gpus().setDevice(device);
   return device;
@@ -37,11 +38,14 @@ std::string gpu_identity(at::Device device) {
   const cudaError_t error = cudaGetDeviceProperties(&properties, device.index());
   require(error == cudaSuccess, ExitCode::bug, "GPU {}: {}", device.index(), cudaGetErrorString(error));
   std::string digits;
-  for (const char byte : properties.uuid.bytes) digits += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  for (const char byte : properties.uuid.bytes)
+    digits += fmt::format("{:02x}", static_cast<unsigned char>(byte));
   return digits;
 }
 #else
-std::string gpu_identity(at::Device) { fail(ExitCode::bug, "this program was built without CUDA, so it sees no GPU"); }
+std::string gpu_identity(at::Device) {
+  fail(ExitCode::bug, "this program was built without CUDA, so it sees no GPU");
+}
 #endif
 
 void synchronize(at::Device device) {

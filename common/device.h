@@ -1,4 +1,5 @@
-// Where training computes: the CPU, or a GPU by libtorch's CUDA half. No CUDA header is needed to include this.
+// Where training computes: the CPU, or a GPU by libtorch's CUDA half. No CUDA header is needed to include
+// this.
 #pragma once
 #include <ATen/ATen.h>
 
@@ -10,13 +11,14 @@ namespace dex {
 
 int gpu_count();  // that libtorch sees; 0 in a build without CUDA
 
-// `asked`: "cpu", "cuda", or "auto" for a GPU where there is one. A process takes the GPU of its `local_rank`, or the only
-// one it sees, and makes it the current one. Error(usage) when there is none for it.
+// `asked`: "cpu", "cuda", or "auto" for a GPU where there is one. A process takes the GPU of its
+// `local_rank`, or the only one it sees, and makes it the current one. Error(usage) when there is none for
+// it.
 at::Device choose_device(const std::string& asked, int local_rank);
 
 std::string gpu_identity(at::Device device);  // its UUID in hexadecimal digits, the same to all that see it
 
-void synchronize(at::Device device);       // waits for all that was queued there
+void synchronize(at::Device device);        // waits for all that was queued there
 cuda::Stream stream_of(at::Device device);  // the one that libtorch's operators queue their work on
 
 }  // namespace dex

@@ -1,4 +1,5 @@
-// The two ends of the backbone: the embedding that makes rows from ids, and the final norm and head that read them.
+// The two ends of the backbone: the embedding that makes rows from ids, and the final norm and head that read
+// them.
 #pragma once
 #include <ATen/ATen.h>
 
@@ -16,8 +17,9 @@ namespace dex {
 class Embedding {
  public:
   Embedding(const ModelConfig& config, const WeightFile& weights, Dtype dtype, WeightPlace place);
-  at::Tensor rows(std::span<const Token> ids) const;  // (rows, hidden) f32; an id outside the table is Error(usage)
-  const Matrix& matrix() const { return matrix_; }           // (vocab_size, hidden)
+  at::Tensor rows(
+      std::span<const Token> ids) const;  // (rows, hidden) f32; an id outside the table is Error(usage)
+  const Matrix& matrix() const { return matrix_; }  // (vocab_size, hidden)
 
  private:
   Matrix matrix_;
@@ -25,13 +27,14 @@ class Embedding {
 
 class Head {
  public:
-  // `vocab`: ids the tokenizer knows; further rows of the head are never read, so never emitted. A tied head shares the
-  // memory of `embedding`, which others do not need.
-  Head(const ModelConfig& config, const WeightFile& weights, const Embedding* embedding, int vocab, Dtype dtype,
-       WeightPlace place);
+  // `vocab`: ids the tokenizer knows; further rows of the head are never read, so never emitted. A tied head
+  // shares the memory of `embedding`, which others do not need.
+  Head(const ModelConfig& config, const WeightFile& weights, const Embedding* embedding, int vocab,
+       Dtype dtype, WeightPlace place);
 
-  at::Tensor norm(const at::Tensor& h_RD) const;                       // final norm, f32
-  at::Tensor logits(const at::Tensor& h_RD, Workers& workers) const;   // norm, then head: (rows, vocab) f32, row-invariant
+  at::Tensor norm(const at::Tensor& h_RD) const;  // final norm, f32
+  at::Tensor logits(const at::Tensor& h_RD,
+                    Workers& workers) const;  // norm, then head: (rows, vocab) f32, row-invariant
 
   const at::Tensor& norm_weight() const { return norm_weight_; }  // (hidden) f32
   const Matrix& matrix() const { return matrix_; }                // (vocab, hidden)

@@ -12,7 +12,8 @@ namespace {
 // The scale of each output, (out, 1).
 at::Tensor scales_of(const at::Tensor& values) {
   const at::Tensor largest = values.abs().amax(1, /*keepdim=*/true).to(at::kFloat);
-  require(largest.isfinite().all().item<bool>(), ExitCode::io, "int8 weights are made of finite values, here one is not");
+  require(largest.isfinite().all().item<bool>(), ExitCode::io,
+          "int8 weights are made of finite values, here one is not");
   return largest / 127;
 }
 
@@ -86,13 +87,18 @@ const at::Tensor& Matrix::plain() const {
 void Matrix::multiply(const at::Tensor& x, at::Tensor& y, Workers& workers, const at::Tensor& bias,
                       const Matrix* next) const {
   require(layout_ == WeightLayout::panels, ExitCode::bug, "weights in rows are for training only");
-  cpu::linear({.x = x.data_ptr<float>(), .weight = weight_.data_ptr(),
+  cpu::linear({.x = x.data_ptr<float>(),
+               .weight = weight_.data_ptr(),
                .bias = bias.defined() ? bias.data_ptr<float>() : nullptr,
-               .y = y.data_ptr<float>(), .rows = static_cast<int>(x.size(0)), .in = static_cast<int>(in_),
-               .out = static_cast<int>(out_), .dtype = dtype_,
+               .y = y.data_ptr<float>(),
+               .rows = static_cast<int>(x.size(0)),
+               .in = static_cast<int>(in_),
+               .out = static_cast<int>(out_),
+               .dtype = dtype_,
                .scales = scales_.defined() ? scales_.data_ptr<float>() : nullptr,
                .next = next ? next->weight_.data_ptr() : nullptr,
-               .next_bytes = next ? static_cast<std::int64_t>(next->weight_.nbytes()) : 0}, workers);
+               .next_bytes = next ? static_cast<std::int64_t>(next->weight_.nbytes()) : 0},
+              workers);
 }
 
 }  // namespace dex

@@ -33,7 +33,6 @@ std::chrono::milliseconds left_until(Clock::time_point end) {
 
 constexpr const char* kSilent = "nobody answers";
 
-
 struct Probe {
   bool answered = false;
   std::string unknown;  // why the host's name has no address

@@ -9,7 +9,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr auto kEndless = milliseconds(std::int64_t{1} << 40);  // readers wait for as long as their rank lives
+constexpr auto kEndless =
+    milliseconds(std::int64_t{1} << 40);  // readers wait for as long as their rank lives
 constexpr std::int64_t kTags = 1 << 30;
 
 }  // namespace

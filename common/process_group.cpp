@@ -42,10 +42,11 @@ c10::intrusive_ptr<c10d::Backend> connect_process_group(const RankEnvironment& p
 }
 
 void prepare_gpu_process_groups() {
-  // Else threads of theirs would end the process where a peer is lost, or keep it from ending; we wait by our own
-  // clock and say who it was.
+  // Else threads of theirs would end the process where a peer is lost, or keep it from ending; we wait by our
+  // own clock and say who it was.
   setenv("TORCH_NCCL_BLOCKING_WAIT", "1", /*replace=*/1);
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*replace=*/0);  // a queue for each group's work, or one waits for another
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32",
+         /*replace=*/0);  // a queue for each group's work, or one waits for another
 }
 
 #ifdef DEX_WITH_CUDA
@@ -60,7 +61,8 @@ c10::intrusive_ptr<c10d::Backend> gpu_process_group(const RankEnvironment& place
 }
 #else
 c10::intrusive_ptr<c10d::Backend> gpu_process_group(const RankEnvironment&,
-                                                    const c10::intrusive_ptr<c10d::Store>&, const std::string&) {
+                                                    const c10::intrusive_ptr<c10d::Store>&,
+                                                    const std::string&) {
   fail(ExitCode::usage, "this program was built without CUDA, so its ranks have no GPUs to send from");
 }
 #endif

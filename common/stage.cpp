@@ -26,9 +26,12 @@ LayerWeights load_layer(const ModelConfig& c, int layer, const WeightFile& file,
   LayerWeights w;
   w.input_norm = vector("input_layernorm.weight", hidden);
   w.post_norm = vector("post_attention_layernorm.weight", hidden);
-  w.qkv = matrix({{"self_attn.q_proj.weight", q}, {"self_attn.k_proj.weight", kv}, {"self_attn.v_proj.weight", kv}}, hidden);
+  w.qkv = matrix(
+      {{"self_attn.q_proj.weight", q}, {"self_attn.k_proj.weight", kv}, {"self_attn.v_proj.weight", kv}},
+      hidden);
   w.out = matrix({{"self_attn.o_proj.weight", hidden}}, q);
-  w.gate_up = matrix({{"mlp.gate_proj.weight", c.intermediate_size}, {"mlp.up_proj.weight", c.intermediate_size}}, hidden);
+  w.gate_up = matrix(
+      {{"mlp.gate_proj.weight", c.intermediate_size}, {"mlp.up_proj.weight", c.intermediate_size}}, hidden);
   w.down = matrix({{"mlp.down_proj.weight", hidden}}, c.intermediate_size);
   if (c.qk_norm) {
     w.q_norm = vector("self_attn.q_norm.weight", c.head_dim);
@@ -42,9 +45,14 @@ float* row(const at::Tensor& t, int index) { return t.data_ptr<float>() + index 
 // One forward call: its buffers, shared by its layers, and the steps that touch each row by itself.
 class Forward {
  public:
-  Forward(const ModelConfig& config, const RowLayout& layout, const std::vector<float>& inverse_frequencies, at::Tensor& x,
-          KvCache& cache, Workers& workers)
-      : c_(config), layout_(layout), inverse_frequencies_(inverse_frequencies), cache_(cache), workers_(workers), x_(x) {
+  Forward(const ModelConfig& config, const RowLayout& layout, const std::vector<float>& inverse_frequencies,
+          at::Tensor& x, KvCache& cache, Workers& workers)
+      : c_(config),
+        layout_(layout),
+        inverse_frequencies_(inverse_frequencies),
+        cache_(cache),
+        workers_(workers),
+        x_(x) {
     const std::int64_t rows = layout.rows(), kv = std::int64_t{c_.num_kv_heads} * c_.head_dim;
     const std::int64_t q = std::int64_t{c_.num_heads} * c_.head_dim;
     normed_ = at::empty({rows, c_.hidden_size});
@@ -60,7 +68,8 @@ class Forward {
   void layer(const LayerWeights& w, const LayerWeights* following, int index) {
     each_slice([&](int first, int count) { norm(x_, w.input_norm, first, count); });
     w.qkv.multiply(normed_, qkv_, workers_, {}, &w.out);
-    // All rows are in the cache before any of them is attended to: a row may be the ancestor of its neighbour.
+    // All rows are in the cache before any of them is attended to: a row may be the ancestor of its
+    // neighbour.
     each_slice([&](int first, int count) { place(w, index, first, count); });
     attend(index);
     w.out.multiply(attended_, normed_, workers_, {}, &w.gate_up);
@@ -86,18 +95,30 @@ class Forward {
   }
 
   void norm(const at::Tensor& x, const at::Tensor& weight, int first, int count) {
-    cpu::rms_norm({.x = row(x, first), .weight = weight.data_ptr<float>(), .y = row(normed_, first), .rows = count,
-                   .size = static_cast<int>(c_.hidden_size), .eps = c_.rms_norm_eps});
+    cpu::rms_norm({.x = row(x, first),
+                   .weight = weight.data_ptr<float>(),
+                   .y = row(normed_, first),
+                   .rows = count,
+                   .size = static_cast<int>(c_.hidden_size),
+                   .eps = c_.rms_norm_eps});
   }
 
   void norm_heads(float* x, const at::Tensor& weight, int heads) {
-    cpu::rms_norm({.x = x, .weight = weight.data_ptr<float>(), .y = x, .rows = heads, .size = c_.head_dim,
+    cpu::rms_norm({.x = x,
+                   .weight = weight.data_ptr<float>(),
+                   .y = x,
+                   .rows = heads,
+                   .size = c_.head_dim,
                    .eps = c_.rms_norm_eps});
   }
 
   void rotate(float* x, int heads, int first, int count) {
-    cpu::rope({.x = x, .positions = layout_.positions.data() + first, .inverse_frequencies = inverse_frequencies_.data(),
-               .rows = count, .heads = heads, .head_dim = c_.head_dim});
+    cpu::rope({.x = x,
+               .positions = layout_.positions.data() + first,
+               .inverse_frequencies = inverse_frequencies_.data(),
+               .rows = count,
+               .heads = heads,
+               .head_dim = c_.head_dim});
   }
 
   // From the product to queries and cache.
@@ -115,23 +136,39 @@ class Forward {
     }
     rotate(row(q_, first), c_.num_heads, first, count);
     rotate(row(k_, first), c_.num_kv_heads, first, count);
-    cpu::kv_append({.k = row(k_, first), .v = row(v_, first), .cache_rows = layout_.cache_rows.data() + first,
-                    .keys = cache_.keys(index), .values = cache_.values(index), .rows = count,
-                    .row_size = cache_.row_size(), .dtype = cache_.dtype()});
+    cpu::kv_append({.k = row(k_, first),
+                    .v = row(v_, first),
+                    .cache_rows = layout_.cache_rows.data() + first,
+                    .keys = cache_.keys(index),
+                    .values = cache_.values(index),
+                    .rows = count,
+                    .row_size = cache_.row_size(),
+                    .dtype = cache_.dtype()});
   }
 
   void attend(int index) {
-    cpu::tree_attention({.q = row(q_, 0), .keys = cache_.keys(index), .values = cache_.values(index),
-                         .context = layout_.context.data(), .context_size = layout_.context_size.data(),
-                         .branch = layout_.branch.data(), .branch_begin = layout_.branch_begin.data(),
-                         .out = row(attended_, 0), .rows = layout_.rows(), .heads = c_.num_heads,
-                         .kv_heads = c_.num_kv_heads, .head_dim = c_.head_dim,
-                         .scale = 1.0f / std::sqrt(static_cast<float>(c_.head_dim)), .dtype = cache_.dtype()}, workers_);
+    cpu::tree_attention({.q = row(q_, 0),
+                         .keys = cache_.keys(index),
+                         .values = cache_.values(index),
+                         .context = layout_.context.data(),
+                         .context_size = layout_.context_size.data(),
+                         .branch = layout_.branch.data(),
+                         .branch_begin = layout_.branch_begin.data(),
+                         .out = row(attended_, 0),
+                         .rows = layout_.rows(),
+                         .heads = c_.num_heads,
+                         .kv_heads = c_.num_kv_heads,
+                         .head_dim = c_.head_dim,
+                         .scale = 1.0f / std::sqrt(static_cast<float>(c_.head_dim)),
+                         .dtype = cache_.dtype()},
+                        workers_);
   }
 
   void gate(int first, int count) {
     for (int i = first; i < first + count; ++i)
-      cpu::silu_multiply({.gate = row(gate_up_, i), .up = row(gate_up_, i) + c_.intermediate_size, .y = row(gated_, i),
+      cpu::silu_multiply({.gate = row(gate_up_, i),
+                          .up = row(gate_up_, i) + c_.intermediate_size,
+                          .y = row(gated_, i),
                           .count = c_.intermediate_size});
   }
 
@@ -150,7 +187,8 @@ class Forward {
 
 }  // namespace
 
-Stage::Stage(const ModelConfig& config, LayerRange layers, const WeightFile& weights, Dtype dtype, WeightPlace place)
+Stage::Stage(const ModelConfig& config, LayerRange layers, const WeightFile& weights, Dtype dtype,
+             WeightPlace place)
     : config_(config), range_(layers), dtype_(dtype), inverse_frequencies_(inverse_frequencies(config)) {
   for (int layer = layers.first; layer < layers.last; ++layer)
     layers_.push_back(load_layer(config, layer, weights, dtype, place));

@@ -51,7 +51,8 @@ T* row_of(const at::Tensor& x, std::int64_t row) {
 
 class CausalPass {
  public:
-  CausalPass(const ModelConfig& config, Dtype dtype, at::Tensor& x_TD, const std::vector<float>& inverse_frequencies)
+  CausalPass(const ModelConfig& config, Dtype dtype, at::Tensor& x_TD,
+             const std::vector<float>& inverse_frequencies)
       : c_(config), dtype_(dtype), x_(x_TD), angles_(angles_of(x_TD.size(0), inverse_frequencies)) {
     const std::int64_t rows = x_.size(0);
     normed_ = at::empty({rows, c_.hidden_size}, scalar_type(dtype));

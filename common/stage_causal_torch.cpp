@@ -11,10 +11,14 @@ namespace {
 
 class TorchPass {
  public:
-  TorchPass(const ModelConfig& config, Dtype dtype, const at::Tensor& x_TD, const std::vector<float>& inverse_frequencies)
-      : c_(config), type_(scalar_type(dtype)), x_(x_TD.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true)) {
+  TorchPass(const ModelConfig& config, Dtype dtype, const at::Tensor& x_TD,
+            const std::vector<float>& inverse_frequencies)
+      : c_(config),
+        type_(scalar_type(dtype)),
+        x_(x_TD.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true)) {
     const at::Tensor positions = at::arange(x_.size(0), x_.options()),
-                     angles = at::outer(positions, at::tensor(inverse_frequencies).to(x_.device())).unsqueeze(1);
+                     angles =
+                         at::outer(positions, at::tensor(inverse_frequencies).to(x_.device())).unsqueeze(1);
     sines_ = angles.sin();
     cosines_ = angles.cos();
   }
@@ -38,18 +42,23 @@ class TorchPass {
   at::Tensor rotated(const at::Tensor& heads, const at::Tensor& weight) const {
     const at::Tensor wide = heads.to(at::kFloat), x = c_.qk_norm ? norm(wide, weight) : wide;
     const auto halves = x.chunk(2, -1);
-    return at::cat({halves[0] * cosines_ - halves[1] * sines_, halves[1] * cosines_ + halves[0] * sines_}, -1).to(type_);
+    return at::cat({halves[0] * cosines_ - halves[1] * sines_, halves[1] * cosines_ + halves[0] * sines_}, -1)
+        .to(type_);
   }
 
   at::Tensor attended(const LayerWeights& w, const at::Tensor& qkv) const {
-    const auto parts =
-        qkv.view({qkv.size(0), -1, c_.head_dim}).split_with_sizes({c_.num_heads, c_.num_kv_heads, c_.num_kv_heads}, 1);
-    const auto of_heads = [](const at::Tensor& x) { return x.transpose(0, 1).unsqueeze(0); };  // (1, heads, T, E)
+    const auto parts = qkv.view({qkv.size(0), -1, c_.head_dim})
+                           .split_with_sizes({c_.num_heads, c_.num_kv_heads, c_.num_kv_heads}, 1);
+    const auto of_heads = [](const at::Tensor& x) {
+      return x.transpose(0, 1).unsqueeze(0);
+    };  // (1, heads, T, E)
     // A KV head for each query head: float32 with shared ones would write out all scores.
-    const auto shared = [&](const at::Tensor& x) { return of_heads(x).repeat_interleave(c_.num_heads / c_.num_kv_heads, 1); };
-    const at::Tensor out = at::scaled_dot_product_attention(of_heads(rotated(parts[0], w.q_norm)),
-                                                            shared(rotated(parts[1], w.k_norm)), shared(parts[2]),
-                                                            /*attn_mask=*/{}, /*dropout_p=*/0, /*is_causal=*/true);
+    const auto shared = [&](const at::Tensor& x) {
+      return of_heads(x).repeat_interleave(c_.num_heads / c_.num_kv_heads, 1);
+    };
+    const at::Tensor out = at::scaled_dot_product_attention(
+        of_heads(rotated(parts[0], w.q_norm)), shared(rotated(parts[1], w.k_norm)), shared(parts[2]),
+        /*attn_mask=*/{}, /*dropout_p=*/0, /*is_causal=*/true);
     return out.squeeze(0).transpose(0, 1).reshape({qkv.size(0), -1});
   }
 

@@ -32,27 +32,34 @@ void abort(c10d::Backend& group) noexcept {
 
 }  // namespace
 
-TensorWire::TensorWire(c10::intrusive_ptr<c10d::Backend> up, c10::intrusive_ptr<c10d::Backend> down, at::Device device,
-                       Wait wait)
-    : up_(std::move(up)), down_(std::move(down)), device_(device), wait_(std::move(wait)), rank_(up_->getRank()) {}
+TensorWire::TensorWire(c10::intrusive_ptr<c10d::Backend> up, c10::intrusive_ptr<c10d::Backend> down,
+                       at::Device device, Wait wait)
+    : up_(std::move(up)),
+      down_(std::move(down)),
+      device_(device),
+      wait_(std::move(wait)),
+      rank_(up_->getRank()) {}
 
 TensorWire::~TensorWire() {
   // Each in a thread of its own: the end of one may wait for what the other still sends.
-  const auto ended = within(std::chrono::steady_clock::now() + kGiveUp, [up = std::move(up_), down = std::move(down_)] {
-    std::thread other([&] { abort(*up); });
-    abort(*down);
-    other.join();
-    return true;
-  });
+  const auto ended =
+      within(std::chrono::steady_clock::now() + kGiveUp, [up = std::move(up_), down = std::move(down_)] {
+        std::thread other([&] { abort(*up); });
+        abort(*down);
+        other.join();
+        return true;
+      });
   if (!ended) spdlog::warn("the connections between GPUs do not end; left as they are");
 }
 
 void TensorWire::connect(std::vector<int> peers) {
   const c10::DeviceGuard here(device_);  // the caller may be another thread
-  std::sort(peers.begin(), peers.end());  // so pairs connect in one order on all ranks, and none waits in a circle
+  std::sort(peers.begin(),
+            peers.end());  // so pairs connect in one order on all ranks, and none waits in a circle
   const auto exchange = [&](bool sends, int peer) {
     std::vector<at::Tensor> number{at::zeros({1}, device_)};
-    const Work work = sends ? way(rank_, peer).send(number, peer, kTag) : way(peer, rank_).recv(number, peer, kTag);
+    const Work work =
+        sends ? way(rank_, peer).send(number, peer, kTag) : way(peer, rank_).recv(number, peer, kTag);
     while (!completed(work)) std::this_thread::sleep_for(milliseconds(1));
   };
   for (const int peer : peers) {

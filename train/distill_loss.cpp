@@ -26,7 +26,8 @@ struct RowResults {
       : kl_R(at::empty({h_RD.size(0)}, h_RD.options().dtype(at::kFloat))),
         agrees_R(at::empty({h_RD.size(0)}, h_RD.options().dtype(at::kByte))) {}
 
-  // Of the rows from `begin` on, whose logits are given; softmax(student) - softmax(teacher) takes the student's place.
+  // Of the rows from `begin` on, whose logits are given; softmax(student) - softmax(teacher) takes the
+  // student's place.
   DistillRows chunk(const at::Tensor& teacher_RV, const at::Tensor& student_RV, double tau, Dtype dtype,
                     std::int64_t begin) const {
     return {.teacher = teacher_RV.data_ptr(),
@@ -102,7 +103,8 @@ DistillResult DistillLoss::add_gradients(const std::vector<at::Tensor>& h_RD, co
     std::vector<at::Tensor> students_RV;
     std::vector<DistillRows> exits;
     for (std::size_t k = 0; k < depths; ++k) {
-      students_RV.push_back(logits_of(traces[k].induced_unit_RD.slice(0, begin, end) * head_.norm_weight(), head_));
+      students_RV.push_back(
+          logits_of(traces[k].induced_unit_RD.slice(0, begin, end) * head_.norm_weight(), head_));
       exits.push_back(results[k].chunk(teacher_RV, students_RV[k], tau_, head_.dtype(), begin));
     }
     distill(exits, final_RD.device());

@@ -1,8 +1,8 @@
 #include "train/evaluation.h"
 
 #include <algorithm>
-#include <optional>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "common/error.h"
 #include "common/readiness.h"
@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::int64_t kChunkRows = 256;
 
-// Ranks with float32 logits whatever the head's type: logits rounded to bf16 would tie at the top in some rows of a
-// hundred, and a tie is no agreement.
+// Ranks with float32 logits whatever the head's type: logits rounded to bf16 would tie at the top in some
+// rows of a hundred, and a tie is no agreement.
 class Ranker {
  public:
   explicit Ranker(const Head& head) : head_(head), weight_VD_(head.matrix().plain().to(at::kFloat)) {}
@@ -140,9 +140,7 @@ class Evaluation {
 
  private:
   // Exit k proposes at most its (k+1)-th best.
-  std::int64_t width_of(int exit) const {
-    return std::min<std::int64_t>(exit + 1, model_.config.vocab_size);
-  }
+  std::int64_t width_of(int exit) const { return std::min<std::int64_t>(exit + 1, model_.config.vocab_size); }
   std::int64_t width_of(int first, int exits) const {
     std::int64_t width = 0;
     for (int exit = first; exit < first + exits; ++exit) width += width_of(exit);
@@ -219,26 +217,41 @@ std::vector<ExitScores> evaluate(const HiddenSource& source, std::span<const Sam
 }
 
 nlohmann::json to_json(const ExitScores& s) {
-  return {{"rows", s.rows},     {"agreement", s.agreement}, {"first_ead", s.first_ead}, {"stable_ead", s.stable_ead},
-          {"hops", s.hops},     {"decs_hops", s.decs_hops}, {"texts", s.texts},         {"rounds", s.rounds},
-          {"rounds_per_token", s.rounds_per_token()}, {"s_x", s.s_x}};
+  return {{"rows", s.rows},
+          {"agreement", s.agreement},
+          {"first_ead", s.first_ead},
+          {"stable_ead", s.stable_ead},
+          {"hops", s.hops},
+          {"decs_hops", s.decs_hops},
+          {"texts", s.texts},
+          {"rounds", s.rounds},
+          {"rounds_per_token", s.rounds_per_token()},
+          {"s_x", s.s_x}};
 }
 
 ExitScores scores_of(const nlohmann::json& json) {
-  return {.rows = json.at("rows"), .agreement = json.at("agreement"), .first_ead = json.at("first_ead"),
-          .stable_ead = json.at("stable_ead"), .hops = json.at("hops"), .decs_hops = json.at("decs_hops"),
-          .texts = json.value("texts", std::int64_t{0}), .rounds = json.value("rounds", std::int64_t{0}), .s_x = json.value("s_x", 0.0)};
+  return {.rows = json.at("rows"),
+          .agreement = json.at("agreement"),
+          .first_ead = json.at("first_ead"),
+          .stable_ead = json.at("stable_ead"),
+          .hops = json.at("hops"),
+          .decs_hops = json.at("decs_hops"),
+          .texts = json.value("texts", std::int64_t{0}),
+          .rounds = json.value("rounds", std::int64_t{0}),
+          .s_x = json.value("s_x", 0.0)};
 }
 
-std::string score_table(const std::vector<std::pair<std::string, ExitScores>>& lines, const std::vector<int>& depths) {
+std::string score_table(const std::vector<std::pair<std::string, ExitScores>>& lines,
+                        const std::vector<int>& depths) {
   std::string text = fmt::format("{:<10}", "exits");
   for (int depth : depths) text += fmt::format("{:>12}", fmt::format("agree @{}", depth));
-  text += fmt::format("{:>12}{:>12}{:>8}{:>9}{:>11}{:>14}\n", "first EAD", "stable EAD", "S_X", "hops", "DECS hops", "rounds/token");
+  text += fmt::format("{:>12}{:>12}{:>8}{:>9}{:>11}{:>14}\n", "first EAD", "stable EAD", "S_X", "hops",
+                      "DECS hops", "rounds/token");
   for (const auto& [name, s] : lines) {
     text += fmt::format("{:<10}", name);
     for (double agreement : s.agreement) text += fmt::format("{:>12.4f}", agreement);
-    text += fmt::format("{:>12.3f}{:>12.3f}{:>8.3f}{:>9.4f}{:>11.4f}{:>14.4f}\n", s.first_ead, s.stable_ead, s.s_x, s.hops, s.decs_hops,
-                        s.rounds_per_token());
+    text += fmt::format("{:>12.3f}{:>12.3f}{:>8.3f}{:>9.4f}{:>11.4f}{:>14.4f}\n", s.first_ead, s.stable_ead,
+                        s.s_x, s.hops, s.decs_hops, s.rounds_per_token());
   }
   return text;
 }

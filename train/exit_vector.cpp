@@ -51,7 +51,8 @@ std::vector<AdapterWeights> exits_of(const at::Tensor& vector, const ExitSizes& 
 
 std::vector<AdapterWeights> on_device(std::vector<AdapterWeights> exits, at::Device device) {
   for (AdapterWeights& w : exits)
-    for (at::Tensor* tensor : {&w.norm, &w.up, &w.up_bias, &w.down, &w.down_bias, &w.alpha}) *tensor = tensor->to(device);
+    for (at::Tensor* tensor : {&w.norm, &w.up, &w.up_bias, &w.down, &w.down_bias, &w.alpha})
+      *tensor = tensor->to(device);
   return exits;
 }
 

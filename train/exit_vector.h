@@ -25,6 +25,7 @@ at::Tensor exit_vector(const std::vector<AdapterWeights>& exits);  // a copy, on
 std::vector<AdapterWeights> exits_of(const at::Tensor& vector,
                                      const ExitSizes& sizes);  // tensors of their own
 
-std::vector<AdapterWeights> on_device(std::vector<AdapterWeights> exits, at::Device device);  // those there are shared
+std::vector<AdapterWeights> on_device(std::vector<AdapterWeights> exits,
+                                      at::Device device);  // those there are shared
 
 }  // namespace dex

@@ -21,7 +21,8 @@ double layer_parameters(const ModelConfig& c) {
 
 double layers_flops(const ModelConfig& c, int layers, double length) {
   const double pairs = length * (length + 1) / 2, query = static_cast<double>(c.num_heads) * c.head_dim;
-  return layers * (2 * length * layer_parameters(c) + 4 * pairs * query);  // scores, and values weighted by them
+  return layers *
+         (2 * length * layer_parameters(c) + 4 * pairs * query);  // scores, and values weighted by them
 }
 
 double exits_flops(const ExitSizes& exits, std::int64_t vocab, double rows) {

@@ -19,14 +19,15 @@ namespace dex {
 struct MachineSpeeds {
   double gemm_peak = 0;  // operations per second; 0: not measured
   std::int64_t gemm_size = 0;
-  RoundTimes rounds;     // not known when nothing is evaluated
+  RoundTimes rounds;  // not known when nothing is evaluated
 
   std::string text(const std::string& dtype) const;  // one line per measurement
 };
 
 // On the leading rank, others have nothing; all call it. With libtorch's threads as they are set; about two
-// seconds for a small model. `device`: where training computes. `decoding`: time rounds, too, on the CPU, where decoding runs. The ranks of the first replica time their own stages,
-// one rank after the other, so that those of one machine do not disturb each other.
+// seconds for a small model. `device`: where training computes. `decoding`: time rounds, too, on the CPU,
+// where decoding runs. The ranks of the first replica time their own stages, one rank after the other, so
+// that those of one machine do not disturb each other.
 MachineSpeeds measure_machine(Ranks& ranks, const std::filesystem::path& model, const DepthSet& depths,
                               Dtype dtype, at::Device device, std::int64_t width, bool decoding);
 

@@ -52,7 +52,8 @@ void require_different(Ranks& ranks, const std::string& what, const std::string&
   });
 }
 
-std::vector<AdapterWeights> exits_of_all(Ranks& ranks, const std::vector<AdapterWeights>& own, const ExitSizes& one) {
+std::vector<AdapterWeights> exits_of_all(Ranks& ranks, const std::vector<AdapterWeights>& own,
+                                         const ExitSizes& one) {
   const RankLayout& layout = ranks.layout();
   if (layout.replica() != 0) return {};
   if (!ranks.leads()) {

@@ -88,7 +88,8 @@ std::vector<int> tensor_peers(const RankLayout& layout) {
   std::vector<int> peers;
   for (int rank = 0; rank < layout.world; ++rank) {
     const int replica = rank / layout.pipeline, position = rank % layout.pipeline;
-    if (rank != layout.rank && (replica == layout.replica() || position == layout.position())) peers.push_back(rank);
+    if (rank != layout.rank && (replica == layout.replica() || position == layout.position()))
+      peers.push_back(rank);
   }
   return peers;
 }

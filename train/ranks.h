@@ -83,7 +83,8 @@ class Ranks {
  public:
   explicit Ranks(RankLayout layout, Transport* wire = nullptr) : layout_(std::move(layout)), wire_(wire) {}
 
-  // For messages of the first three kinds from now on: they arrive on its device, all others on the CPU. All ranks.
+  // For messages of the first three kinds from now on: they arrive on its device, all others on the CPU. All
+  // ranks.
   void send_tensors_by(TensorWire& tensors) { tensors_ = &tensors; }
 
   const RankLayout& layout() const { return layout_; }

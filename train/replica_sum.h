@@ -11,7 +11,8 @@
 namespace dex {
 
 // The total, on every replica, of `count` >= 1 one-dimensional tensors of `size` values, of which this
-// replica has added its share_of(count), where messages of this kind arrive. Its bits depend on the tensors alone.
+// replica has added its share_of(count), where messages of this kind arrive. Its bits depend on the tensors
+// alone.
 at::Tensor replica_sum(Ranks& ranks, Kind kind, OrderedSum mine, std::int64_t count, std::int64_t size,
                        at::ScalarType type = at::kFloat);
 

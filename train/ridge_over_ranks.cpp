@@ -16,7 +16,8 @@ void share_row_sizes(Ranks& ranks, const std::vector<std::vector<Sample>>& passe
   at::Tensor mine = at::empty({exits, static_cast<std::int64_t>(rms.front().size())});
   for (std::int64_t k = 0; k < exits; ++k) mine[k].copy_(at::tensor(rms[static_cast<std::size_t>(k)]));
   for (int other = 0; other < layout.replicas(); ++other)
-    if (other != layout.replica()) ranks.send(Kind::equations, mine, layout.rank_at(other, layout.position()));
+    if (other != layout.replica())
+      ranks.send(Kind::equations, mine, layout.rank_at(other, layout.position()));
   for (int other = 0; other < layout.replicas(); ++other) {
     if (other == layout.replica()) continue;
     const IndexRange share = share_of(static_cast<std::int64_t>(passes.size()), layout, other);
@@ -43,7 +44,9 @@ std::vector<AdapterWeights> ridge_over_ranks(
   const IndexRange mine = share_of(count, ranks.layout(), ranks.layout().replica());
   RidgeStart ridge(source.model().config, exits);
   OrderedSum sums;
-  const auto samples_of = [&](std::int64_t pass) { return std::span(passes[static_cast<std::size_t>(pass)]); };
+  const auto samples_of = [&](std::int64_t pass) {
+    return std::span(passes[static_cast<std::size_t>(pass)]);
+  };
   source.each(mine, samples_of, [&](std::int64_t number, const HiddenRows& hidden) {
     if (exits > 0) {
       RidgeStart pass(source.model().config, exits);

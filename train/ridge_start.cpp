@@ -9,7 +9,9 @@ namespace {
 
 constexpr double kRidge = 30, kScale = 3;
 
-at::Tensor row_rms(const at::Tensor& h_RD, float eps) { return (h_RD.square().mean(-1, /*keepdim=*/true) + eps).sqrt(); }
+at::Tensor row_rms(const at::Tensor& h_RD, float eps) {
+  return (h_RD.square().mean(-1, /*keepdim=*/true) + eps).sqrt();
+}
 
 double median(std::vector<float> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -21,8 +23,12 @@ double median(std::vector<float> values) {
 AdapterWeights linear_map(const at::Tensor& a_DD) {
   const std::int64_t hidden = a_DD.size(0);
   const at::Tensor identity = at::eye(hidden), a = a_DD.to(at::kFloat);
-  return {.norm = at::ones({hidden}), .up = at::cat({identity, -identity}), .up_bias = at::zeros({2 * hidden}),
-          .down = at::cat({a, -a}, 1), .down_bias = at::zeros({hidden}), .alpha = at::ones({})};
+  return {.norm = at::ones({hidden}),
+          .up = at::cat({identity, -identity}),
+          .up_bias = at::zeros({2 * hidden}),
+          .down = at::cat({a, -a}, 1),
+          .down_bias = at::zeros({hidden}),
+          .alpha = at::ones({})};
 }
 
 }  // namespace
@@ -48,12 +54,14 @@ void RidgeStart::add(const std::vector<at::Tensor>& h_RD, const at::Tensor& fina
 std::vector<AdapterWeights> RidgeStart::solve() const {
   std::vector<AdapterWeights> starts;
   for (std::size_t k = 0; k < rms_.size(); ++k) {
-    require(!rms_[k].empty(), ExitCode::usage, "the ridge start needs supervised tokens, the data it was given has none");
+    require(!rms_[k].empty(), ExitCode::usage,
+            "the ridge start needs supervised tokens, the data it was given has none");
     const at::Tensor sums = sums_[static_cast<std::int64_t>(k)];
     const at::Tensor left = sums[0] + kRidge * at::eye(sums.size(1), at::kDouble);
     const at::Tensor right = kScale * median(rms_[k]) * sums[1] - sums[2];
     require(at::isfinite(left).all().item<bool>() && at::isfinite(right).all().item<bool>(), ExitCode::usage,
-            "the ridge start met hidden states that are no numbers; --dtype f32 may help, --init paper needs none");
+            "the ridge start met hidden states that are no numbers; --dtype f32 may help, --init paper needs "
+            "none");
     starts.push_back(linear_map(at::cholesky_solve(right, at::linalg_cholesky(left)).t()));
   }
   return starts;

@@ -39,8 +39,8 @@ void require_same(const fs::path& path, const json& wanted) {
   std::vector<std::string> differences;
   for (const auto& [key, value] : wanted.items())
     if (!seen.contains(key) || seen[key] != value)
-      differences.push_back(fmt::format("{} is {}, wanted {}", key, seen.contains(key) ? seen[key].dump() : "absent",
-                                        value.dump()));
+      differences.push_back(fmt::format("{} is {}, wanted {}", key,
+                                        seen.contains(key) ? seen[key].dump() : "absent", value.dump()));
   require(differences.empty(), ExitCode::usage, "{}: --cache-states names the states of something else: {}",
           path.string(), fmt::join(differences, "; "));
 }
@@ -54,7 +54,8 @@ std::string key_of(const Sample& sample) {
   return digest.hex();
 }
 
-DirectoryLock::DirectoryLock(const fs::path& dir) : file_(open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+DirectoryLock::DirectoryLock(const fs::path& dir)
+    : file_(open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
   require(file_ >= 0, ExitCode::io, "{}: cannot be opened: {}", dir.string(), std::strerror(errno));
   if (flock(file_, LOCK_EX | LOCK_NB) == 0) return;
   close(file_);
@@ -76,13 +77,17 @@ StateCache::StateCache(fs::path dir, const Model& model, const std::string& data
                       {"device", at::DeviceTypeName(model.device.type(), /*lower_case=*/true)}};
   about_ = about.dump();
   remove_temporaries(dir_ / kAbout);
-  if (fs::exists(dir_ / kAbout)) require_same(dir_ / kAbout, about);
-  else write_file(dir_ / kAbout, about.dump(2) + "\n");
+  if (fs::exists(dir_ / kAbout))
+    require_same(dir_ / kAbout, about);
+  else
+    write_file(dir_ / kAbout, about.dump(2) + "\n");
   while (fs::exists(next_part())) open_part(next_part());
   remove_temporaries(next_part());
 }
 
-fs::path StateCache::next_part() const { return dir_ / fmt::format("states-{:06}.safetensors", parts_.size()); }
+fs::path StateCache::next_part() const {
+  return dir_ / fmt::format("states-{:06}.safetensors", parts_.size());
+}
 
 void StateCache::open_part(const fs::path& path) {
   parts_.push_back(WeightFile::open(path));
@@ -92,7 +97,8 @@ void StateCache::open_part(const fs::path& path) {
                 stored.shape[2] == shape_[2] && part.metadata().contains(key),
             ExitCode::io, "{}: {} is {} [{}], wanted F32 [{}, rows, {}] and a digest", path.string(), key,
             name_of(stored.type), fmt::join(stored.shape, ", "), shape_[0], shape_[2]);
-    if (places_.emplace(key, Place{parts_.size() - 1}).second) bytes_ += static_cast<std::int64_t>(stored.bytes.size());
+    if (places_.emplace(key, Place{parts_.size() - 1}).second)
+      bytes_ += static_cast<std::int64_t>(stored.bytes.size());
   }
 }
 
@@ -102,11 +108,13 @@ void StateCache::require_room(std::int64_t rows) const {
   const fs::space_info space = fs::space(dir_, error);
   require(!error, ExitCode::io, "{}: its free space cannot be asked for: {}", dir_.string(), error.message());
   const auto gigabytes = [](auto bytes) { return static_cast<double>(bytes) / 1e9; };
-  spdlog::info("hidden states in {}: {} rows x {} depths x {} x 4 bytes = {:.3f} GB, {:.3f} there, {:.3f} free",
-               dir_.string(), rows, shape_[0], shape_[2], gigabytes(wanted), gigabytes(bytes_),
-               gigabytes(space.available));
+  spdlog::info(
+      "hidden states in {}: {} rows x {} depths x {} x 4 bytes = {:.3f} GB, {:.3f} there, {:.3f} free",
+      dir_.string(), rows, shape_[0], shape_[2], gigabytes(wanted), gigabytes(bytes_),
+      gigabytes(space.available));
   require(wanted <= bytes_ || static_cast<std::uintmax_t>(wanted - bytes_) <= space.available, ExitCode::io,
-          "{}: {} bytes free, wanted {} more for the hidden states of {} rows; free some or go without --cache-states",
+          "{}: {} bytes free, wanted {} more for the hidden states of {} rows; free some or go without "
+          "--cache-states",
           dir_.string(), space.available, wanted - bytes_, rows);
 }
 
@@ -118,8 +126,10 @@ at::Tensor StateCache::find(const std::string& key) {
   const StoredTensor& stored = part.at(key);
   if (!found->second.verified) {
     const std::string seen = digest_of(about_, key, stored.bytes), wanted = part.metadata().at(key);
-    require(seen == wanted, ExitCode::io, "{}: altered: {} has SHA-256 {}, wanted {}; without the files from here on "
-            "they are made again", part.origin(), key, seen, wanted);
+    require(seen == wanted, ExitCode::io,
+            "{}: altered: {} has SHA-256 {}, wanted {}; without the files from here on "
+            "they are made again",
+            part.origin(), key, seen, wanted);
     found->second.verified = true;
   }
   return view_of(stored);

@@ -4,8 +4,8 @@
 // - states.json: what they were made by: fields format, version, model_fingerprint, data_digest, depths,
 //   dtype, device.
 // - states-<n>.safetensors, n = 000000, 000001, ...: per sample a tensor F32 (depths, loss rows, hidden), the
-//   last depth being the model's, named by the SHA-256 of ids and marks; in the metadata, under the same name,
-//   the SHA-256 of what is in states.json, name and tensor. Written whole, never changed.
+//   last depth being the model's, named by the SHA-256 of ids and marks; in the metadata, under the same
+//   name, the SHA-256 of what is in states.json, name and tensor. Written whole, never changed.
 #pragma once
 #include <ATen/ATen.h>
 
@@ -38,9 +38,9 @@ std::string key_of(const Sample& sample);
 
 class StateCache {
  public:
-  // Makes or opens the directory and keeps it for this run: Error(temporary) while another uses it. Error(usage)
-  // with both values when it holds states of another model, data set, depths or type, Error(io) when a file
-  // there is cut or altered.
+  // Makes or opens the directory and keeps it for this run: Error(temporary) while another uses it.
+  // Error(usage) with both values when it holds states of another model, data set, depths or type, Error(io)
+  // when a file there is cut or altered.
   StateCache(std::filesystem::path dir, const Model& model, const std::string& data_digest);
 
   // Says how many bytes `rows` loss rows take. Error(io) when the disk has no room for what is not there yet.

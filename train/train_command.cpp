@@ -53,7 +53,8 @@ void prepare_torch(const TrainOptions& options, const RankEnvironment& place) {
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   keep_freed_memory();
   prepare_gpu_process_groups();
-  at::globalContext().setSDPUseCuDNN(false);  // it makes a plan for every length, and samples are of all lengths
+  at::globalContext().setSDPUseCuDNN(
+      false);  // it makes a plan for every length, and samples are of all lengths
   at::set_num_threads(options.threads > 0 ? options.threads : std::max(1, cores / place.local_world));
   if (!options.deterministic) return;
   setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*replace=*/0);  // or libtorch refuses cuBLAS
@@ -85,7 +86,8 @@ int plan_only(const TrainOptions& options, const RankEnvironment& place) {
   const int world = options.world_size > 0 ? options.world_size : place.world;
   const RankLayout layout = rank_layout(depths, world, 0, options.stages);
   const at::Device device = choose_device(options.device, place.local_rank);
-  const TrainPlan plan = plan_training(config, depths, options, layout, {}, flops_per_second(options, device));
+  const TrainPlan plan =
+      plan_training(config, depths, options, layout, {}, flops_per_second(options, device));
   if (place.rank > 0) return static_cast<int>(ExitCode::done);
   spdlog::info("plan:\n{}", text_of(plan));
   std::cout << to_json(plan).dump() << std::endl;
@@ -97,13 +99,15 @@ struct Wires {
   std::shared_ptr<TensorWire> tensors;  // null unless they compute on GPUs
 };
 
-TrainOutcome train(const TrainOptions& options, const RankEnvironment& place, Wires& wires, const StopSignal& stop) {
+TrainOutcome train(const TrainOptions& options, const RankEnvironment& place, Wires& wires,
+                   const StopSignal& stop) {
   const ModelConfig config = read_model_config(options.model);
   const DepthSet depths = DepthSet::parse(options.depths, config.num_layers);
   const RankLayout layout = rank_layout(depths, place.world, place.rank, options.stages);
   const at::Device device = choose_device(options.device, place.local_rank);
   Ranks ranks(layout, wires.all.get());
-  // The rest when data and model are open; but who times which stages, and on what, must be the same to all before they wait.
+  // The rest when data and model are open; but who times which stages, and on what, must be the same to all
+  // before they wait.
   agree(ranks, {{"depths", depths.text()},
                 {"stages", layout.pipeline},
                 {"eval_samples", options.eval_samples},
@@ -121,8 +125,8 @@ TrainOutcome train(const TrainOptions& options, const RankEnvironment& place, Wi
                                   {WeightLayout::rows, device}, layout.stages());
   const TrainingData data = open_data(options, model);
   if (ranks.leads())
-    spdlog::info("plan:\n{}", text_of(plan_training(config, depths, options, layout, mean_shape(data),
-                                                    speeds.gemm_peak)));
+    spdlog::info("plan:\n{}",
+                 text_of(plan_training(config, depths, options, layout, mean_shape(data), speeds.gemm_peak)));
   TrainLoop loop(
       options, model, data, [&] { return stop.raised(); }, ranks, speeds);
   loop.prepare();
@@ -147,7 +151,8 @@ auto with_word_to_peers(C10dTransport* wire, const Work& work) {
 }
 
 int run(const TrainOptions& options) {
-  // First of all, and to the end of the process: a late signal does not turn a finished run into a killed one.
+  // First of all, and to the end of the process: a late signal does not turn a finished run into a killed
+  // one.
   static const auto& stop = *new StopSignal;
   check(options);
   const RankEnvironment place = rank_environment();
@@ -182,7 +187,8 @@ void add_options(CLI::App& c, TrainOptions& o) {
   number("--steps", o.steps, "Steps instead of epochs; 0: epochs count");
   number("--batch-size", o.batch_size, "Samples of a step");
   number("--micro-batch", o.micro_batch, "Samples that are in memory at once, at most");
-  number("--micro-tokens", o.micro_tokens, "Tokens that are in memory at once, at most; a longer sample is there alone");
+  number("--micro-tokens", o.micro_tokens,
+         "Tokens that are in memory at once, at most; a longer sample is there alone");
   number("--lr", o.learning_rate, "Highest learning rate");
   number("--warmup", o.warmup, "Share of the steps in which the rate rises; then it falls to 0");
   number("--weight-decay", o.weight_decay, "Of AdamW");
@@ -194,7 +200,8 @@ void add_options(CLI::App& c, TrainOptions& o) {
   c.add_option("--seed", o.seed, "Of start and sample order")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  number("--device", o.device, "cpu, cuda (a GPU for each process of a machine), or auto: GPUs where there are any");
+  number("--device", o.device,
+         "cpu, cuda (a GPU for each process of a machine), or auto: GPUs where there are any");
   number("--threads", o.threads, "0: one per core");
   number("--save-every", o.save_every, "Steps between checkpoints; 0: at the end only");
   number("--keep", o.keep, "Checkpoints that stay");
@@ -203,7 +210,8 @@ void add_options(CLI::App& c, TrainOptions& o) {
   number("--eval-every", o.eval_every, "Steps between evaluations; 0: before and after training only");
   number("--eval-samples", o.eval_samples, "Held-out samples to evaluate on; 0: none");
   number("--on-nan", o.on_nan,
-         "A step whose loss or gradient is no number: stop (the steps before it are saved) or skip (it changes nothing)");
+         "A step whose loss or gradient is no number: stop (the steps before it are saved) or skip (it "
+         "changes nothing)");
   number("--nan-limit", o.nan_limit, "Steps skipped in a row that end the run all the same");
   number(
       "--stages", o.stages,

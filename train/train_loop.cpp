@@ -97,10 +97,11 @@ void TrainLoop::open_cache() {
 
 Batch TrainLoop::batch_of(std::int64_t step) const {
   const ExitSizes exits = sizes(static_cast<std::int64_t>(depths_.size()));
-  return make_batch(order_.samples(step),
-                    {static_cast<std::size_t>(options_.micro_batch), options_.micro_tokens}, [&](const Sample& sample) {
-                      return step_flops(model_.config, exits, model_.config.vocab_size, std::span(&sample, 1));
-                    });
+  return make_batch(
+      order_.samples(step), {static_cast<std::size_t>(options_.micro_batch), options_.micro_tokens},
+      [&](const Sample& sample) {
+        return step_flops(model_.config, exits, model_.config.vocab_size, std::span(&sample, 1));
+      });
 }
 
 ExitSizes TrainLoop::sizes(std::int64_t exits) const {
@@ -156,8 +157,7 @@ void TrainLoop::prepare() {
 }
 
 void TrainLoop::open_report(bool anew) {
-  const bool evaluates_again =
-      state_.evaluation.empty() || evaluation_due() || state_.step == total_steps_;
+  const bool evaluates_again = state_.evaluation.empty() || evaluation_due() || state_.step == total_steps_;
   report_.emplace(MetricsLog(options_.out / "metrics.jsonl", anew ? -1 : state_.step, evaluates_again),
                   depths_, order_.epoch_steps(), speeds_, ranks_.layout().world);
   best_.emplace(options_.out / "best", anew);
@@ -170,7 +170,8 @@ void TrainLoop::pass_over(const StepReport& step) {
     save();
     wait_for_files();
     fail(ExitCode::usage,
-         "step {}: the loss is {} and the gradient's norm {}{}; the steps before it are saved; a lower --lr or "
+         "step {}: the loss is {} and the gradient's norm {}{}; the steps before it are saved; a lower --lr "
+         "or "
          "--dtype f32 may help",
          step.step, step.mean_loss, step.gradient_norm,
          skip ? fmt::format(", after {} skipped in a row", state_.skipped_in_row) : "");
@@ -212,21 +213,23 @@ void TrainLoop::save() {
 // A rank that fails wakes the others, and rank 0 may be writing still.
 void TrainLoop::wait_for_files() {
   if (!ranks_.leads()) ranks_.receive_text(Kind::agree, 0);
-  for (int rank = 1; ranks_.leads() && rank < ranks_.layout().world; ++rank) ranks_.send(Kind::agree, "", rank);
+  for (int rank = 1; ranks_.leads() && rank < ranks_.layout().world; ++rank)
+    ranks_.send(Kind::agree, "", rank);
 }
 
-// Saved before: whoever is asked to stop meanwhile loses no step, and the best adapters have their checkpoint.
+// Saved before: whoever is asked to stop meanwhile loses no step, and the best adapters have their
+// checkpoint.
 void TrainLoop::score(const std::vector<ExitSet>& sets) {
   if (data_.held_out.empty()) return;
   save();
   wait_for_files();
   std::optional<Progress> progress;
-  const auto scores = evaluate(source_, data_.held_out, sets, options_.micro_batch,
-                               [&](std::int64_t done, std::int64_t of) {
-                                 if (stop_wanted_()) leave_for_now("the evaluation");
-                                 if (!progress && report_) progress.emplace("held-out text", of, "passes");
-                                 if (progress) progress->update(done);
-                               });
+  const auto scores =
+      evaluate(source_, data_.held_out, sets, options_.micro_batch, [&](std::int64_t done, std::int64_t of) {
+        if (stop_wanted_()) leave_for_now("the evaluation");
+        if (!progress && report_) progress.emplace("held-out text", of, "passes");
+        if (progress) progress->update(done);
+      });
   const auto all = of_all_ranks(weights_);
   if (!ranks_.leads()) return;
   NamedScores named;

@@ -26,10 +26,11 @@ struct TrainOptions {
   std::string on_nan = "stop";  // or "skip"
   int nan_limit = 5;            // steps skipped in a row that end the run
   bool resume = false, deterministic = false;
-  int stages = 0;      // ranks that share a model; 0: the largest divisor of their number that is at most the depths'
+  int stages =
+      0;  // ranks that share a model; 0: the largest divisor of their number that is at most the depths'
   double init_timeout = 300, step_timeout = 100;  // seconds
   bool dry_run = false;
-  int world_size = 0;  // of the plan of a dry run; 0: as many as there are
+  int world_size = 0;    // of the plan of a dry run; 0: as many as there are
   double teraflops = 0;  // of a rank, for the plan; 0: measured
 
   std::int64_t width_for(std::int64_t hidden) const { return width > 0 ? width : 2 * hidden; }
@@ -39,7 +40,8 @@ struct TrainOptions {
 void check(const TrainOptions& options);
 void check_for_ranks(const TrainOptions& options, int world);  // Error(usage): what so many cannot do
 
-// What two runs must share to be one run interrupted: everything the weights depend on but the number of threads.
+// What two runs must share to be one run interrupted: everything the weights depend on but the number of
+// threads.
 nlohmann::json identity_of(const TrainOptions& options);
 
 }  // namespace dex

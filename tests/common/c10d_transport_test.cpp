@@ -18,7 +18,13 @@ struct TwoRanks {
   TwoRanks() {
     const auto port = static_cast<std::uint16_t>(test::Port().number());
     const auto join = [port](int rank) {
-      return C10dTransport::join({.rank = rank, .world = 2, .local_rank = rank, .local_world = 2, .address = "127.0.0.1", .port = port}, 30);
+      return C10dTransport::join({.rank = rank,
+                                  .world = 2,
+                                  .local_rank = rank,
+                                  .local_world = 2,
+                                  .address = "127.0.0.1",
+                                  .port = port},
+                                 30);
     };
     auto other = std::async(std::launch::async, join, 1);
     first = join(0);
@@ -44,7 +50,8 @@ TEST_CASE("a wait for what comes another way ends when the peer is gone, or sile
   TwoRanks ranks;
   ranks.first->doing("step 4, hidden rows");
   ranks.first->set_deadline(0.3);
-  test::check_refused(ExitCode::temporary, {"rank 0, step 4, hidden rows", "rank 1 sent and took nothing for 0.3 s"},
+  test::check_refused(ExitCode::temporary,
+                      {"rank 0, step 4, hidden rows", "rank 1 sent and took nothing for 0.3 s"},
                       [&] { ranks.first->wait({1}, never); });
   ranks.first->set_deadline(30);
   test::check_refused(ExitCode::temporary, {"rank 0, step 4, hidden rows", "rank 1", "no way"}, [&] {
@@ -52,7 +59,8 @@ TEST_CASE("a wait for what comes another way ends when the peer is gone, or sile
   });
   ranks.second.reset();
   const auto start = std::chrono::steady_clock::now();
-  test::check_refused(ExitCode::temporary, {"rank 0, step 4, hidden rows", "rank 1"}, [&] { ranks.first->wait({1}, never); });
+  test::check_refused(ExitCode::temporary, {"rank 0, step 4, hidden rows", "rank 1"},
+                      [&] { ranks.first->wait({1}, never); });
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
 }
 

@@ -9,9 +9,9 @@
 
 #include "checkpoints/checkpoint.h"
 #include "common/file.h"
+#include "tests/support/byte_tokenizer.h"
 #include "tests/support/metrics.h"
 #include "tests/support/port.h"
-#include "tests/support/byte_tokenizer.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
@@ -22,13 +22,17 @@ class TrainingJob {
  public:
   // Runs of `ranks` processes, whose result must be that of one.
   explicit TrainingJob(int ranks = 1) : ranks_(ranks) {
-    TinyModel{.hidden = 16, .heads = 2, .kv_heads = 1, .intermediate = 24, .vocab = kByteVocabulary}.write(dir / "model");
+    TinyModel{.hidden = 16, .heads = 2, .kv_heads = 1, .intermediate = 24, .vocab = kByteVocabulary}.write(
+        dir / "model");
     write_byte_tokenizer(dir / "model");
     nlohmann::json chats = nlohmann::json::array();
     for (int i = 0; i < 30; ++i)
-      chats.push_back({{"id", std::to_string(i)},
-                       {"conversations", {{{"from", "human"}, {"value", "question " + std::to_string(i)}},
-                                          {{"from", "gpt"}, {"value", std::string(static_cast<std::size_t>(3 + i), 'a') + std::to_string(i)}}}}});
+      chats.push_back(
+          {{"id", std::to_string(i)},
+           {"conversations",
+            {{{"from", "human"}, {"value", "question " + std::to_string(i)}},
+             {{"from", "gpt"},
+              {"value", std::string(static_cast<std::size_t>(3 + i), 'a') + std::to_string(i)}}}}});
     dir.write("chats.json", chats.dump());
     REQUIRE(Process(prepare(), dir / "log").wait() == 0);
     REQUIRE(Process(command(whole()), dir / "log").wait() == 0);
@@ -39,8 +43,9 @@ class TrainingJob {
   }
 
   Command prepare() const {
-    return {program(), "--quiet", "prepare", "--model", dir / "model", "--data", dir / "chats.json", "--out", dir / "data",
-            "--template", "chatml", "--held-out", "0.2", "--threads", "2"};
+    return {program(), "--quiet",          "prepare", "--model",    dir / "model",
+            "--data",  dir / "chats.json", "--out",   dir / "data", "--template",
+            "chatml",  "--held-out",       "0.2",     "--threads",  "2"};
   }
   // The commands of one run, a rank each. Always with --resume: the first start has nothing to go on from.
   std::vector<Command> train(const std::filesystem::path& out) const {
@@ -48,8 +53,9 @@ class TrainingJob {
     std::vector<Command> all;
     const std::string port = std::to_string(Port().number()), world = std::to_string(ranks_);
     for (int rank = 0; rank < ranks_; ++rank) {
-      Command line{"RANK=" + std::to_string(rank), "WORLD_SIZE=" + world, "LOCAL_RANK=" + std::to_string(rank),
-                   "LOCAL_WORLD_SIZE=" + world, "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + port};
+      Command line{
+          "RANK=" + std::to_string(rank), "WORLD_SIZE=" + world,   "LOCAL_RANK=" + std::to_string(rank),
+          "LOCAL_WORLD_SIZE=" + world,    "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + port};
       for (const std::string& word : command(out)) line.push_back(word);
       all.push_back(std::move(line));
     }
@@ -57,13 +63,16 @@ class TrainingJob {
   }
   std::filesystem::path whole() const { return dir / "whole"; }
 
-  // Path below `out` -> bytes, of all that a run leaves. Metrics without the times, an evaluation that was repeated once.
+  // Path below `out` -> bytes, of all that a run leaves. Metrics without the times, an evaluation that was
+  // repeated once.
   static std::map<std::string, std::string> result_of(const std::filesystem::path& out) {
     std::map<std::string, std::string> files;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(out))
-      if (entry.is_regular_file()) files[std::filesystem::relative(entry.path(), out).string()] = read_file(entry.path());
+      if (entry.is_regular_file())
+        files[std::filesystem::relative(entry.path(), out).string()] = read_file(entry.path());
     files["metrics.jsonl"] = metrics_without_times(files["metrics.jsonl"], /*once=*/true);
-    std::erase_if(files, [](const auto& file) { return file.first.starts_with("tensorboard/"); });  // one a start
+    std::erase_if(files,
+                  [](const auto& file) { return file.first.starts_with("tensorboard/"); });  // one a start
     return files;
   }
   void check_result(const std::filesystem::path& out) const {
@@ -100,10 +109,39 @@ class TrainingJob {
 
  private:
   Command command(const std::filesystem::path& out) const {
-    Command line{program(), "train", "--model", dir / "model", "--data", dir / "data", "--depths", "1,3", "--out", out,
-            "--steps", "12", "--batch-size", "4", "--micro-batch", "2", "--lr", "1e-2", "--dtype", "f32",
-            "--threads", "1", "--device", "cpu", "--save-every", "1", "--keep", "2", "--eval-samples", "3", "--resume",
-            "--init-timeout", std::to_string(join_seconds())};
+    Command line{program(),
+                 "train",
+                 "--model",
+                 dir / "model",
+                 "--data",
+                 dir / "data",
+                 "--depths",
+                 "1,3",
+                 "--out",
+                 out,
+                 "--steps",
+                 "12",
+                 "--batch-size",
+                 "4",
+                 "--micro-batch",
+                 "2",
+                 "--lr",
+                 "1e-2",
+                 "--dtype",
+                 "f32",
+                 "--threads",
+                 "1",
+                 "--device",
+                 "cpu",
+                 "--save-every",
+                 "1",
+                 "--keep",
+                 "2",
+                 "--eval-samples",
+                 "3",
+                 "--resume",
+                 "--init-timeout",
+                 std::to_string(join_seconds())};
     line.insert(line.end(), options.begin(), options.end());
     return line;
   }

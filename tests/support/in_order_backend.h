@@ -1,6 +1,7 @@
-// A process group of threads that runs messages as NCCL does: whatever two ranks ask of each other is run in the order asked
-// for, sends and receives alike, a send ends when it is received, and the first message between two waits for both. What
-// deadlocks there deadlocks here; a receive here gives up by the caller's clock.
+// A process group of threads that runs messages as NCCL does: whatever two ranks ask of each other is run in
+// the order asked for, sends and receives alike, a send ends when it is received, and the first message
+// between two waits for both. What deadlocks there deadlocks here; a receive here gives up by the caller's
+// clock.
 #pragma once
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
@@ -61,8 +62,9 @@ class InOrderGroup {
     for (; !a.empty() && !b.empty() && a.front().sends != b.front().sends; a.pop_front(), b.pop_front()) {
       Asked& from = a.front().sends ? a.front() : b.front();
       Asked& to = a.front().sends ? b.front() : a.front();
-      require(from.tensor.sizes() == to.tensor.sizes() && from.tensor.dtype() == to.tensor.dtype(), ExitCode::bug,
-              "{} values are sent where {} are received", from.tensor.numel(), to.tensor.numel());
+      require(from.tensor.sizes() == to.tensor.sizes() && from.tensor.dtype() == to.tensor.dtype(),
+              ExitCode::bug, "{} values are sent where {} are received", from.tensor.numel(),
+              to.tensor.numel());
       to.tensor.copy_(from.tensor);
       from.work->done = to.work->done = true;
     }
@@ -75,7 +77,8 @@ class InOrderGroup {
 
 class InOrderBackend final : public c10d::Backend {
  public:
-  InOrderBackend(std::shared_ptr<InOrderGroup> group, int rank, int size) : Backend(rank, size), group_(std::move(group)) {}
+  InOrderBackend(std::shared_ptr<InOrderGroup> group, int rank, int size)
+      : Backend(rank, size), group_(std::move(group)) {}
   c10::intrusive_ptr<c10d::Work> send(std::vector<at::Tensor>& tensors, int to, int) override {
     return group_->ask(getRank(), to, tensors.at(0), /*sends=*/true);
   }

@@ -1,4 +1,5 @@
-// Two networks of their own, a cable between them: what lets a test part two processes. Needs root and iproute2.
+// Two networks of their own, a cable between them: what lets a test part two processes. Needs root and
+// iproute2.
 #pragma once
 #include <unistd.h>
 
@@ -14,10 +15,12 @@ class NetworkPair {
   // Prints "SKIPPED: ..." where the system refuses; then it is false.
   NetworkPair() {
     made_ = ip("netns add " + name(0)) && ip("netns add " + name(1)) &&
-            ip("link add " + cable(0) + " netns " + name(0) + " type veth peer name " + cable(1) + " netns " + name(1));
+            ip("link add " + cable(0) + " netns " + name(0) + " type veth peer name " + cable(1) + " netns " +
+               name(1));
     for (int side = 0; side < 2; ++side)
       made_ = made_ && ip("-n " + name(side) + " addr add " + address(side) + "/24 dev " + cable(side)) &&
-              ip("-n " + name(side) + " link set lo up") && ip("-n " + name(side) + " link set " + cable(side) + " up");
+              ip("-n " + name(side) + " link set lo up") &&
+              ip("-n " + name(side) + " link set " + cable(side) + " up");
     if (!made_) std::cout << "SKIPPED: no networks of our own can be made here (root and iproute2)\n";
   }
   ~NetworkPair() {
@@ -43,7 +46,9 @@ class NetworkPair {
     return "/bin/ip";
   }
   std::string name(int side) const { return "dex" + std::to_string(getpid()) + (side ? "b" : "a"); }
-  std::string cable(int side) const { return "dex" + std::to_string(getpid() % 1000000) + (side ? "b" : "a"); }
+  std::string cable(int side) const {
+    return "dex" + std::to_string(getpid() % 1000000) + (side ? "b" : "a");
+  }
 
   bool made_ = false;
 };

@@ -31,19 +31,28 @@ class Process {
     dup2(file, STDERR_FILENO);
     std::vector<char*> words;
     for (const std::string& word : command) {
-      if (words.empty() && word.find('=') != std::string::npos) putenv(const_cast<char*>(word.c_str()));
-      else words.push_back(const_cast<char*>(word.c_str()));
+      if (words.empty() && word.find('=') != std::string::npos)
+        putenv(const_cast<char*>(word.c_str()));
+      else
+        words.push_back(const_cast<char*>(word.c_str()));
     }
     words.push_back(nullptr);
     execv(words[0], words.data());
     _exit(127);
   }
-  ~Process() { if (!ended_) send(SIGKILL), wait(); }
+  ~Process() {
+    if (!ended_) send(SIGKILL), wait();
+  }
   Process(Process&& other) noexcept
-      : pid_(other.pid_), log_(other.log_), ended_(std::exchange(other.ended_, true)), status_(other.status_) {}
+      : pid_(other.pid_),
+        log_(other.log_),
+        ended_(std::exchange(other.ended_, true)),
+        status_(other.status_) {}
   Process& operator=(Process&&) = delete;
 
-  void send(int signal) const { if (!ended_) kill(pid_, signal); }
+  void send(int signal) const {
+    if (!ended_) kill(pid_, signal);
+  }
   bool ended() {
     if (!ended_ && waitpid(pid_, &status_, WNOHANG) == pid_) ended_ = true;
     return ended_;
@@ -68,11 +77,15 @@ class Process {
     namespace fs = std::filesystem;
     std::error_code none;
     while (!ended()) {
-      if (fs::read_symlink("/proc/" + std::to_string(pid_) + "/exe", none) == fs::read_symlink("/proc/self/exe")) continue;  // not yet exec'd
+      if (fs::read_symlink("/proc/" + std::to_string(pid_) + "/exe", none) ==
+          fs::read_symlink("/proc/self/exe"))
+        continue;  // not yet exec'd
       std::ifstream status("/proc/" + std::to_string(pid_) + "/status");
       unsigned long long mask = 0;
       for (std::string word; status >> word;)
-        if ((word == "SigBlk:" || word == "SigIgn:" || word == "SigCgt:") && status >> std::hex >> mask && (mask >> (signal - 1) & 1)) return;
+        if ((word == "SigBlk:" || word == "SigIgn:" || word == "SigCgt:") && status >> std::hex >> mask &&
+            (mask >> (signal - 1) & 1))
+          return;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
@@ -85,9 +98,11 @@ class Process {
 };
 
 // All of them, each with a log of its own: dir/log-0, ...
-inline std::vector<Process> start_all(const std::vector<Command>& commands, const std::filesystem::path& dir) {
+inline std::vector<Process> start_all(const std::vector<Command>& commands,
+                                      const std::filesystem::path& dir) {
   std::vector<Process> processes;
-  for (std::size_t i = 0; i < commands.size(); ++i) processes.emplace_back(commands[i], dir / ("log-" + std::to_string(i)));
+  for (std::size_t i = 0; i < commands.size(); ++i)
+    processes.emplace_back(commands[i], dir / ("log-" + std::to_string(i)));
   return processes;
 }
 

@@ -26,7 +26,8 @@ struct ThreadRanks {
   std::vector<Sample> samples, held_out;
   TrainOptions options;  // depths, dtype, out, ...
   int world = 1, stages = 0;
-  // A wire of their own for large tensors, as between GPUs: two groups that go one way each, or one that goes both.
+  // A wire of their own for large tensors, as between GPUs: two groups that go one way each, or one that goes
+  // both.
   enum class Tensors { by_transport, one_way_groups, one_group } tensors = Tensors::by_transport;
   std::function<void(int rank, TrainOptions&)> change = [](int, TrainOptions&) {};
   std::function<void(int rank, const Model&)> alter = [](int, const Model&) {};  // weights, before it trains
@@ -45,7 +46,9 @@ struct ThreadRanks {
         auto& wire = *wires[static_cast<std::size_t>(rank)];
         try {
           at::set_num_threads(1);
-          const auto group = [&](const auto& of) { return c10::make_intrusive<InOrderBackend>(of, rank, world); };
+          const auto group = [&](const auto& of) {
+            return c10::make_intrusive<InOrderBackend>(of, rank, world);
+          };
           TensorWire tensor_wire(group(up), group(down), at::kCPU, wait_for_peer);
           result.outcome = run_one(rank, wire, tensor_wire);
         } catch (const Error& error) {

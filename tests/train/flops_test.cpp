@@ -96,7 +96,8 @@ TEST_CASE("ranks time the stages they have, and the leading one has the times of
     threads.emplace_back([&, rank] {
       Ranks ranks(rank_layout(depths, 6, rank, 3), wires[static_cast<std::size_t>(rank)].get());
       at::set_num_threads(1);
-      speeds[static_cast<std::size_t>(rank)] = measure_machine(ranks, path, depths, Dtype::f32, at::kCPU, 64, true);
+      speeds[static_cast<std::size_t>(rank)] =
+          measure_machine(ranks, path, depths, Dtype::f32, at::kCPU, 64, true);
     });
   for (std::thread& thread : threads) thread.join();
   CHECK(speeds[0].rounds.rows == std::vector<int>{4, 2, 1, 1});

@@ -22,15 +22,24 @@ bool no_gpu() {
 }
 
 // Leaves `out`.
-void train(const std::filesystem::path& model, const std::filesystem::path& out, at::Device device, const std::string& init) {
+void train(const std::filesystem::path& model, const std::filesystem::path& out, at::Device device,
+           const std::string& init) {
   const DepthSet depths({1, 3}, 4);
   const Model loaded = Model::load(model, depths, Dtype::f32, {WeightLayout::rows, device});
   const auto samples = test::tiny_samples(21, 97, 2);
-  const TrainOptions options{.out = out, .depths = "1,3", .steps = 6, .batch_size = 4, .micro_batch = 2,
-                             .learning_rate = 1e-2, .init = init, .dtype = "f32"};
+  const TrainOptions options{.out = out,
+                             .depths = "1,3",
+                             .steps = 6,
+                             .batch_size = 4,
+                             .micro_batch = 2,
+                             .learning_rate = 1e-2,
+                             .init = init,
+                             .dtype = "f32"};
   TrainLoop(options, loaded,
-            {.size = samples.size(), .sample = [&](std::uint64_t i) { return samples.at(i); },
-             .held_out = test::tiny_samples(5, 97, 3), .digest = "samples"},
+            {.size = samples.size(),
+             .sample = [&](std::uint64_t i) { return samples.at(i); },
+             .held_out = test::tiny_samples(5, 97, 3),
+             .digest = "samples"},
             [] { return false; })
       .run();
 }
@@ -61,7 +70,8 @@ TEST_CASE("a device that is not there is refused by name") {
   if (gpu_count() > 0) {
     CHECK(choose_device("auto", 0).is_cuda());
     if (gpu_count() > 1)
-      test::check_refused(ExitCode::usage, {"--device is cuda", "process 99"}, [] { choose_device("cuda", 99); });
+      test::check_refused(ExitCode::usage, {"--device is cuda", "process 99"},
+                          [] { choose_device("cuda", 99); });
     return;
   }
   CHECK(choose_device("auto", 3).is_cpu());

@@ -36,7 +36,8 @@ struct Training {
   std::map<std::string, std::string> options{
       {"--depths", "1,3"},      {"--batch-size", "4"}, {"--micro-batch", "1"},  {"--lr", "1e-2"},
       {"--dtype", "f32"},       {"--threads", "1"},    {"--eval-samples", "3"}, {"--init-timeout", "60"},
-      {"--step-timeout", "60"}, {"--save-every", "0"}, {"--device", "cpu"}, {"--model", dir / "m"},  {"--data", dir / "data"}};
+      {"--step-timeout", "60"}, {"--save-every", "0"}, {"--device", "cpu"},     {"--model", dir / "m"},
+      {"--data", dir / "data"}};
   std::map<int, std::map<std::string, std::string>> of_rank;  // in place of the options above
   std::map<int, test::Command> before;                        // words in front of a rank's command
   int port = test::Port().number();
@@ -54,8 +55,9 @@ struct Training {
   std::unique_ptr<Process> start(const std::string& out, int rank, int world,
                                  const std::vector<std::string>& more = {}) const {
     const std::string r = std::to_string(rank), w = std::to_string(world);
-    test::Command command{"RANK=" + r, "WORLD_SIZE=" + w, "LOCAL_RANK=" + r, "LOCAL_WORLD_SIZE=" + w, "MASTER_ADDR=" + host,
-                          "MASTER_PORT=" + std::to_string(port)};
+    test::Command command{"RANK=" + r,           "WORLD_SIZE=" + w,
+                          "LOCAL_RANK=" + r,     "LOCAL_WORLD_SIZE=" + w,
+                          "MASTER_ADDR=" + host, "MASTER_PORT=" + std::to_string(port)};
     if (before.contains(rank)) command.insert(command.end(), before.at(rank).begin(), before.at(rank).end());
     command.insert(command.end(),
                    {std::string(DEX_BINARY_DIR) + "/dex", "train", "--out", dir / out, "--deterministic"});
@@ -137,7 +139,9 @@ TEST_CASE("when a process is stopped, all others end with 75 within the step's d
   CHECK(seconds_since(stopped) > 2);
 }
 
-TEST_CASE("when the network between two processes is cut, both end with 75 within the step's deadline and name each other") {
+TEST_CASE(
+    "when the network between two processes is cut, both end with 75 within the step's deadline and name "
+    "each other") {
   const test::NetworkPair network;
   if (!network) return;
   Training run;
@@ -225,7 +229,9 @@ TEST_CASE("a host without an address is told at once, and again when joining end
     return;
   }
   auto all = run.start_all("out", 2);
-  check_all_end(all, 75, {run.host + " has no address yet: " + gai_strerror(answer), run.host + ":" + std::to_string(run.port)});
+  check_all_end(
+      all, 75,
+      {run.host + " has no address yet: " + gai_strerror(answer), run.host + ":" + std::to_string(run.port)});
   for (const auto& process : all) CHECK(process->log().find("nobody answers") == std::string::npos);
 }
 

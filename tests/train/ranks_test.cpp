@@ -11,8 +11,8 @@
 #include "common/safetensors.h"
 #include "common/tensors.h"
 #include "data/batch_plan.h"
-#include "tests/support/metrics.h"
 #include "tests/support/errors.h"
+#include "tests/support/metrics.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/thread_ranks.h"
 #include "tests/support/tiny_model.h"
@@ -25,7 +25,8 @@ namespace fs = std::filesystem;
 namespace {
 
 const std::vector<std::string> kStateFiles{"checkpoints/step-6/weights.safetensors",
-                                           "checkpoints/step-6/moments.safetensors", "checkpoints/step-6/state.json"};
+                                           "checkpoints/step-6/moments.safetensors",
+                                           "checkpoints/step-6/state.json"};
 
 struct Training : test::ThreadRanks {
   test::TempDir dir;
@@ -56,7 +57,8 @@ struct Training : test::ThreadRanks {
     return results;
   }
   // Runs of these ranks and stages leave the adapters, metrics and other `files` that "one" has.
-  void check_like_one(const std::vector<std::pair<int, int>>& layouts, const std::vector<std::string>& files) {
+  void check_like_one(const std::vector<std::pair<int, int>>& layouts,
+                      const std::vector<std::string>& files) {
     for (const auto& [ranks, positions] : layouts) {
       INFO(options.init << ", " << ranks << " ranks, " << positions << " stages");
       const std::string out = "out" + std::to_string(ranks) + std::to_string(positions);
@@ -236,7 +238,8 @@ TEST_CASE("four stages and held-out text that does not divide evenly leave the f
   run.check_like_one({{2, 2}, {3, 3}, {4, 4}, {8, 4}, {3, 1}, {4, 1}}, {"best/best.json"});
 }
 
-TEST_CASE("a step that is no number for one micro-batch is skipped by all ranks, with the files of one rank") {
+TEST_CASE(
+    "a step that is no number for one micro-batch is skipped by all ranks, with the files of one rank") {
   Training run;
   run.model = test::TinyModel{.tied = false}.write(run.dir / "untied");
   for (auto* samples : {&run.samples, &run.held_out})
@@ -440,7 +443,8 @@ TEST_CASE("one rank's error ends the others with its code") {
   }
 }
 
-TEST_CASE("an error of one rank's reading thread ends all with its code, and the steps before it stay saved") {
+TEST_CASE(
+    "an error of one rank's reading thread ends all with its code, and the steps before it stay saved") {
   Training run;
   run.world = 4;
   run.stages = 2;
