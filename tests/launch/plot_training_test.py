@@ -1,4 +1,4 @@
-"""launch/plot_training.py and launch/compare_rounds.py: their numbers, a picture, and refusals."""
+"""launch/plot_training.py, compare_training.py and compare_rounds.py: their numbers, a picture, and refusals."""
 import json
 import math
 import subprocess
@@ -12,11 +12,12 @@ from PIL import Image
 LAUNCH = Path(__file__).parents[2] / "launch"
 sys.path.insert(0, str(LAUNCH))
 import compare_rounds  # noqa: E402
+import compare_training  # noqa: E402
 import plot_training  # noqa: E402
 
 
 def step(number, loss):
-    return {"step": number, "loss": loss, "loss_by_depth": {"8": loss, "16": loss}, "agreement": {"8": 0.25, "16": 0.5}}
+    return {"step": number, "tokens": 500 * number, "loss": loss, "loss_by_depth": {"8": loss, "16": loss}, "agreement": {"8": 0.25, "16": 0.5}}
 
 
 def scores(hops):
@@ -64,6 +65,16 @@ class Training(unittest.TestCase):
             with Image.open(self.run_dir / "training.png") as picture:
                 self.assertEqual(picture.size, (1200, height))
         self.assertFalse((self.run_dir / "training.part.png").exists())
+
+    def test_runs_are_drawn_side_by_side_over_the_tokens_that_each_has_seen(self):
+        run = compare_training.Run(self.run_dir)
+        self.assertEqual(run.seen, {0: 0, 1: 0.5, 2: 1.5, 3: 3})
+        self.assertEqual(run.trained(lambda s: s["decs_hops"]), ([0, 3], [2.4, 2.3]))
+        picture = self.run_dir / "both.png"
+        outcome = self.command("compare_training.py", self.run_dir, self.run_dir, "--out", picture)
+        self.assertEqual(outcome.returncode, 0, outcome.stderr)
+        with Image.open(picture) as image:
+            self.assertEqual(image.size, (1200, 1296))
 
     def test_a_run_without_a_step_is_refused(self):
         self.write_metrics([])
