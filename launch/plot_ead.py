@@ -109,8 +109,8 @@ def draw_share(runs, path):
             if kind == "stable" and len(run["depths"]) <= 8:
                 axes.plot(run["depths"], share, "o", color=colour, markersize=5)
                 for depth, percent in list(zip(run["depths"], share))[:-1]:
-                    axes.annotate(f"{percent:.0f} %", (depth, percent), textcoords="offset points", xytext=(6, 6),
-                                  color=colour, fontsize=10)
+                    axes.annotate(f"{percent:.0f} %", (depth, percent), textcoords="offset points", xytext=(6, -15),
+                                  color=colour, fontsize=10, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})
     layers = max(run["num_layers"] for run in runs)
     axes.set_xlim(0, layers * 1.02)
     axes.set_ylim(0, 103)
