@@ -1,6 +1,8 @@
 #include "common/command_line.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
+#include <limits>
 #include <map>
 
 #include "common/error.h"
@@ -46,6 +48,17 @@ class OptionFile : public CLI::Config {
   CLI::App& program_;
 };
 
+// What is wrong with the text, or nothing; CLI11 finds what is no number at all.
+template <typename Number>
+std::string misfit(const std::string& text) {
+  using Limits = std::numeric_limits<Number>;
+  Number value;
+  const bool sign = std::is_unsigned_v<Number> && text.starts_with('-');
+  const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (!sign && end.ec != std::errc::result_out_of_range) return "";
+  return fmt::format("{}, wanted {} .. {}", text, Limits::min(), Limits::max());
+}
+
 }  // namespace
 
 std::string command_line_of(const CLI::App& command) {
@@ -60,6 +73,14 @@ std::string command_line_of(const CLI::App& command) {
     if (option->get_expected_max() > 0) line += ' ' + value;
   }
   return line;
+}
+
+void check_whole_numbers(CLI::App& program) {
+  for (CLI::App* command : program.get_subcommands([](const CLI::App*) { return true; }))
+    for (CLI::Option* option : command->get_options()) {
+      if (option->get_type_name() == "INT") option->check(misfit<std::int64_t>, "");
+      if (option->get_type_name() == "UINT") option->check(misfit<std::uint64_t>, "");
+    }
 }
 
 void add_config_option(CLI::App& program) {

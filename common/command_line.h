@@ -15,4 +15,8 @@ std::string command_line_of(const CLI::App& command);  // "--model m --dtype f32
 // a line of another form, an option that the command does not have, or one that stands twice.
 void add_config_option(CLI::App& program);
 
+// Whole numbers that do not fit their option are refused: CLI11 would take the nearest that does. When all
+// commands are there.
+void check_whole_numbers(CLI::App& program);
+
 }  // namespace dex

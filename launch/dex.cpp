@@ -34,6 +34,7 @@ int run(int argc, char** argv) {
   dex::add_decode_command(program, chosen);
   dex::add_bench_command(program, chosen);
   dex::add_inspect_command(program, chosen);
+  dex::check_whole_numbers(program);
 
   try {
     program.parse(argc, argv);

@@ -197,9 +197,7 @@ void add_options(CLI::App& c, TrainOptions& o) {
   number("--init", o.init, "Start: paper (alpha 1e-3) or ridge (closed form)");
   number("--ridge-tokens", o.ridge_tokens, "Tokens the closed form is solved on");
   number("--dtype", o.dtype, "Compute type of the frozen model: bf16 or f32; adapters are trained in f32");
-  c.add_option("--seed", o.seed, "Of start and sample order")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+  number("--seed", o.seed, "Of start and sample order");
   number("--device", o.device,
          "cpu, cuda (a GPU for each process of a machine), or auto: GPUs where there are any");
   number("--threads", o.threads, "0: one per core");

@@ -34,6 +34,24 @@ TEST_CASE("a command line that cannot be understood is one line on stderr and ex
   }
 }
 
+TEST_CASE("whole numbers that do not fit are refused with what does, never rounded") {
+  for (const auto& [arguments, words] :
+       {std::pair{"train --model m --depths 1 --dry-run --steps 9223372036854775808", "--steps: 9223372036854775808, wanted "},
+        {"train --model m --depths 1 --dry-run --steps -99999999999999999999", "--steps: -99999999999999999999, wanted "},
+        {"train --model m --depths 1 --dry-run --seed 18446744073709551616", "wanted 0 .. 18446744073709551615"},
+        {"train --model m --depths 1 --dry-run --seed -1", "--seed: -1, wanted 0 .. "},
+        {"train --model m --depths 1 --dry-run --batch-size 2147483648", "--batch-size"},
+        {"decode --model m --seed -1", "--seed"},
+        {"decode --model m --max-tokens 99999999999999999999", "--max-tokens"}}) {
+    const Outcome outcome = dex_program(arguments);
+    INFO("dex " << arguments << ": " << outcome.err);
+    CHECK(outcome.code == 2);
+    CHECK(outcome.err.find(words) != std::string::npos);
+    CHECK(outcome.err.size() < 300);
+    CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
+  }
+}
+
 TEST_CASE("exit codes tell who can help, and the last line on stdout is the result") {
   const dex::test::TempDir dir;
   const auto model = dex::test::TinyModel{.vocab = dex::test::kByteVocabulary}.write(dir / "m");
