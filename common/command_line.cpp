@@ -32,12 +32,16 @@ class OptionFile : public CLI::Config {
       line = trimmed(line);
       if (line.empty() || line.front() == '#') continue;
       const std::size_t equals = line.find('=');
-      const std::string key = trimmed(line.substr(0, equals)), value = equals == line.npos ? "" : trimmed(line.substr(equals + 1));
-      require(!key.empty() && !value.empty(), ExitCode::usage, "{} line {}: \"{}\", wanted option = value", path, number, line);
+      const std::string key = trimmed(line.substr(0, equals)),
+                        value = equals == line.npos ? "" : trimmed(line.substr(equals + 1));
+      require(!key.empty() && !value.empty(), ExitCode::usage, "{} line {}: \"{}\", wanted option = value",
+              path, number, line);
       const CLI::Option* option = command.get_option_no_throw("--" + key);
-      require(option && option->get_configurable(), ExitCode::usage, "{} line {}: \"{}\" is no option of dex {}", path, number, key, command.get_name());
+      require(option && option->get_configurable(), ExitCode::usage,
+              "{} line {}: \"{}\" is no option of dex {}", path, number, key, command.get_name());
       const auto [before, fresh] = seen.emplace(key, number);
-      require(fresh, ExitCode::usage, "{} line {}: \"{}\" stands in line {}, too", path, number, key, before->second);
+      require(fresh, ExitCode::usage, "{} line {}: \"{}\" stands in line {}, too", path, number, key,
+              before->second);
       items.push_back({{command.get_name()}, key, {value}});
     }
     return items;
@@ -84,7 +88,9 @@ void check_whole_numbers(CLI::App& program) {
 }
 
 void add_config_option(CLI::App& program) {
-  program.set_config("--config", "", "Options of the command from a file, lines option = value; the command line goes before it");
+  program.set_config(
+      "--config", "",
+      "Options of the command from a file, lines option = value; the command line goes before it");
   program.config_formatter(std::make_shared<OptionFile>(program));
 }
 

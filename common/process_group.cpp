@@ -3,6 +3,7 @@
 #ifndef USE_C10D_GLOO  // libtorch's package defines both with CUDA, none without
 #define USE_C10D_GLOO
 #endif
+#include <c10/util/Logging.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #ifdef DEX_WITH_CUDA
@@ -41,7 +42,9 @@ c10::intrusive_ptr<c10d::Backend> connect_process_group(const RankEnvironment& p
                                    place.world, gloo_options(place, timeout));
 }
 
-void prepare_gpu_process_groups() {
+void prepare_process_groups() {
+  FLAGS_caffe2_log_level =
+      2;  // errors: warnings of a lost connection carry a stack trace, and we say it ourselves
   // Else threads of theirs would end the process where a peer is lost, or keep it from ending; we wait by our
   // own clock and say who it was.
   setenv("TORCH_NCCL_BLOCKING_WAIT", "1", /*replace=*/1);

@@ -19,8 +19,8 @@ c10::intrusive_ptr<c10d::Backend> connect_process_group(const RankEnvironment& p
                                                         const c10::intrusive_ptr<c10d::Store>& store,
                                                         std::chrono::milliseconds timeout);
 
-// Sets what libtorch reads from the environment: before there are threads.
-void prepare_gpu_process_groups();
+// Sets what libtorch reads from the environment, before there are threads, and quiets its log.
+void prepare_process_groups();
 // For tensors on GPUs: NCCL, which connects two ranks when they first send to each other. Groups of one store
 // need different names. Error(usage) in a build without CUDA.
 c10::intrusive_ptr<c10d::Backend> gpu_process_group(const RankEnvironment& place,

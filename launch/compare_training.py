@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.ticker import PercentFormatter
 
 from picture import save
-from plot_training import COLOURS, DPI, bare, held_out, read_metrics, running_mean
+from plot_training import COLOURS, DPI, bare, held_out, read_metrics, refusing_other_lines, running_mean
 
 DEPTH_STYLES = ["-", "--", ":", "-."]
 
@@ -57,9 +57,14 @@ def draw_agreement(axes, runs):
 def draw_hops(axes, runs):
     for run, colour in zip(runs, COLOURS * len(runs)):
         axes.plot(*run.trained(lambda scores: scores["decs_hops"]), "o-", color=colour, markersize=5, linewidth=2, label=run.name)
-    none = bare(runs[0].evaluations)
-    if none:
-        axes.axhline(none["decs_hops"], color="#555555", linestyle=":", linewidth=1.5, label="no adapters")
+    none = [bare(run.evaluations) for run in runs]
+    levels = [scores["decs_hops"] for scores in none if scores]
+    if len(levels) == len(runs) and len(set(levels)) == 1:
+        axes.axhline(levels[0], color="#555555", linestyle=":", linewidth=1.5, label="no adapters")
+        return
+    for run, scores, colour in zip(runs, none, COLOURS * len(runs)):
+        if scores:
+            axes.axhline(scores["decs_hops"], color=colour, linestyle=":", linewidth=1.5, label=f"{run.name}, no adapters")
 
 
 def draw(runs, path, title):
@@ -89,8 +94,14 @@ def main():
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--title")
     options = parser.parse_args()
-    runs = [Run(directory) for directory in options.runs]
-    draw(runs, options.out, options.title or "Training runs " + ", ".join(run.name for run in runs))
+    if len({directory.resolve() for directory in options.runs}) < len(options.runs):
+        parser.error("a run stands twice")
+    with refusing_other_lines(*options.runs):
+        runs = [Run(directory) for directory in options.runs]
+        if len({run.name for run in runs}) < len(runs):
+            for run, directory in zip(runs, options.runs):
+                run.name = str(directory)
+        draw(runs, options.out, options.title or "Training runs " + ", ".join(run.name for run in runs))
 
 
 if __name__ == "__main__":

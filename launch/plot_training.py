@@ -7,6 +7,7 @@ Reads RUN_DIR/metrics.jsonl, and RUN_DIR/best/best.json where it is. Draws RUN_D
 be drawn, too.
 """
 import argparse
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -31,13 +32,15 @@ def read_metrics(directory):
     steps, evaluations = [], []
     try:
         text = path.read_text(encoding="utf-8")
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         sys.exit(f"plot_training: error: {path} cannot be read: {error}")
     for line in text.splitlines():
         try:
             record = json.loads(line)
         except ValueError:
             continue
+        if not isinstance(record, dict):
+            sys.exit(f"plot_training: error: {path} holds {line[:60]!r}, which dex train does not write")
         if "loss_by_depth" in record:
             steps.append(record)
         elif "evaluation" in record:
@@ -45,6 +48,16 @@ def read_metrics(directory):
     if not steps:
         sys.exit(f"plot_training: error: {path} holds no finished step")
     return steps, evaluations
+
+
+@contextlib.contextmanager
+def refusing_other_lines(*directories):
+    """Lines that have not the fields of dex train's end in one line of error."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
+        names = ", ".join(str(directory / "metrics.jsonl") for directory in directories)
+        sys.exit(f"plot_training: error: {names}: a line is not as dex train writes it ({type(error).__name__}: {error})")
 
 
 def running_mean(values, width):
@@ -142,7 +155,8 @@ def main():
     parser.add_argument("--out", type=Path)
     parser.add_argument("--title")
     options = parser.parse_args()
-    draw(options.run, options.out or options.run / "training.png", options.title or f"Training run {options.run.resolve().name}")
+    with refusing_other_lines(options.run):
+        draw(options.run, options.out or options.run / "training.png", options.title or f"Training run {options.run.resolve().name}")
 
 
 if __name__ == "__main__":

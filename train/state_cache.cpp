@@ -1,9 +1,6 @@
 #include "train/state_cache.h"
 
-#include <fcntl.h>
 #include <fmt/ranges.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -53,16 +50,6 @@ std::string key_of(const Sample& sample) {
   digest.add(std::as_bytes(std::span(sample.supervised)));
   return digest.hex();
 }
-
-DirectoryLock::DirectoryLock(const fs::path& dir)
-    : file_(open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  require(file_ >= 0, ExitCode::io, "{}: cannot be opened: {}", dir.string(), std::strerror(errno));
-  if (flock(file_, LOCK_EX | LOCK_NB) == 0) return;
-  close(file_);
-  fail(ExitCode::temporary, "{}: another run uses it", dir.string());
-}
-
-DirectoryLock::~DirectoryLock() { close(file_); }
 
 StateCache::StateCache(fs::path dir, const Model& model, const std::string& data_digest)
     : dir_(std::move(dir)),

@@ -15,23 +15,12 @@
 #include <string>
 #include <vector>
 
+#include "common/directory_lock.h"
 #include "common/model.h"
 #include "common/safetensors.h"
 #include "data/sample.h"
 
 namespace dex {
-
-// Held until it is destroyed, or the process ends.
-class DirectoryLock {
- public:
-  explicit DirectoryLock(const std::filesystem::path& dir);  // Error(temporary) when somebody else has it
-  ~DirectoryLock();
-  DirectoryLock(const DirectoryLock&) = delete;
-  DirectoryLock& operator=(const DirectoryLock&) = delete;
-
- private:
-  int file_;
-};
 
 // Of a sample: its ids and marks, nothing else.
 std::string key_of(const Sample& sample);

@@ -52,7 +52,7 @@ TrainingData open_data(const TrainOptions& options, const Model& model) {
 void prepare_torch(const TrainOptions& options, const RankEnvironment& place) {
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   keep_freed_memory();
-  prepare_gpu_process_groups();
+  prepare_process_groups();
   at::globalContext().setSDPUseCuDNN(
       false);  // it makes a plan for every length, and samples are of all lengths
   at::set_num_threads(options.threads > 0 ? options.threads : std::max(1, cores / place.local_world));

@@ -127,13 +127,14 @@ std::vector<AdapterWeights> TrainLoop::start() {
 
 std::string TrainLoop::found_checkpoint() {
   if (!ranks_.leads()) return ranks_.receive_text(Kind::agree, 0);
+  make_directory(options_.out);
+  lock_.emplace(options_.out);  // before it is looked at: another run may be writing there still
   const auto root = options_.out / "checkpoints";
   const CheckpointSearch search = newest_checkpoint(root);
   for (const std::string& reason : search.passed_over) spdlog::warn("checkpoint passed over: {}", reason);
   require(options_.resume || (!search.step && search.passed_over.empty()), ExitCode::usage,
           "{}: holds checkpoints of an earlier run; --resume goes on with it, another --out starts anew",
           root.string());
-  make_directory(options_.out);
   const std::string found = search.step ? search.dir.filename().string() : "";
   for (int rank = 1; rank < ranks_.layout().world; ++rank) ranks_.send(Kind::agree, found, rank);
   return found;

@@ -36,9 +36,9 @@ class TrainLoop {
 
   // Leaves out/adapter_config.json and adapter_model.safetensors, out/checkpoints/step-N, out/best,
   // out/metrics.jsonl and out/tensorboard, all written by the leading rank, whose `speeds` are reported. All
-  // ranks construct and run it; a rank that was asked for another run is Error(usage) on all. When `stop_wanted`
-  // says so on any rank, all save and leave: one rank alone drops the unfinished step, several finish it. An
-  // unfinished evaluation is Error(temporary); a run that goes on makes it again.
+  // ranks construct and run it; a rank that was asked for another run is Error(usage) on all. When
+  // `stop_wanted` says so on any rank, all save and leave: one rank alone drops the unfinished step, several
+  // finish it. An unfinished evaluation is Error(temporary); a run that goes on makes it again.
   TrainLoop(const TrainOptions& options, const Model& model, TrainingData data,
             std::function<bool()> stop_wanted);
   TrainLoop(const TrainOptions& options, const Model& model, TrainingData data,
@@ -53,8 +53,8 @@ class TrainLoop {
   std::vector<AdapterWeights> start();
   std::string found_checkpoint();  // its name, or nothing: what the leading rank sees
   void open_report(bool anew);
-  bool train();                         // false when stopped
-  bool train_until(std::int64_t end);   // false when stopped before
+  bool train();                        // false when stopped
+  bool train_until(std::int64_t end);  // false when stopped before
   void take_in(const StepReport& step);
   void pass_over(const StepReport& step);  // a step that is no number: skip it or end the run
   bool evaluation_due() const;             // between two steps
@@ -84,6 +84,7 @@ class TrainLoop {
   TrainState state_;
   std::vector<AdapterWeights> weights_;  // of own_depths_
   std::optional<AdamW> optimizer_;
+  std::optional<DirectoryLock> lock_;  // of --out, on the leading rank
   std::optional<RunReport> report_;    // the leading rank's
   std::optional<BestAdapters> best_;   // the leading rank's
   std::int64_t saved_step_ = -1;

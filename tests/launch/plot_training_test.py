@@ -1,6 +1,7 @@
 """launch/plot_training.py, compare_training.py and compare_rounds.py: their numbers, a picture, and refusals."""
 import json
 import math
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -71,10 +72,28 @@ class Training(unittest.TestCase):
         self.assertEqual(run.seen, {0: 0, 1: 0.5, 2: 1.5, 3: 3})
         self.assertEqual(run.trained(lambda s: s["decs_hops"]), ([0, 3], [2.4, 2.3]))
         picture = self.run_dir / "both.png"
-        outcome = self.command("compare_training.py", self.run_dir, self.run_dir, "--out", picture)
+        other = Path(self.temporary.name) / "elsewhere" / "run"
+        shutil.copytree(self.run_dir, other)
+        outcome = self.command("compare_training.py", self.run_dir, other, "--out", picture)
         self.assertEqual(outcome.returncode, 0, outcome.stderr)
         with Image.open(picture) as image:
             self.assertEqual(image.size, (1200, 1296))
+
+    def test_what_cannot_be_drawn_is_one_line_of_error(self):
+        elsewhere = Path(self.temporary.name) / "other"
+        elsewhere.mkdir()
+        (elsewhere / "metrics.jsonl").write_text('{"step": 1, "loss_by_depth": {"8": 1}}\n')
+        for script, arguments in (("compare_training.py", [self.run_dir, elsewhere, "--out", elsewhere / "a.png"]),
+                                  ("compare_training.py", [self.run_dir, self.run_dir, "--out", elsewhere / "a.png"]),
+                                  ("compare_training.py", [self.run_dir, "--out", elsewhere]),
+                                  ("compare_training.py", [self.run_dir, "--out", elsewhere / "none" / "a.png"]),
+                                  ("compare_training.py", [self.run_dir, "--out", "/dev/null"]),
+                                  ("plot_training.py", [elsewhere])):
+            outcome = self.command(script, *arguments)
+            self.assertNotEqual(outcome.returncode, 0, arguments)
+            self.assertNotIn("Traceback", outcome.stderr)
+            self.assertTrue(outcome.stderr.strip())
+        self.assertEqual([path.name for path in elsewhere.iterdir()], ["metrics.jsonl"])
 
     def test_a_run_without_a_step_is_refused(self):
         self.write_metrics([])

@@ -36,9 +36,12 @@ TEST_CASE("a command line that cannot be understood is one line on stderr and ex
 
 TEST_CASE("whole numbers that do not fit are refused with what does, never rounded") {
   for (const auto& [arguments, words] :
-       {std::pair{"train --model m --depths 1 --dry-run --steps 9223372036854775808", "--steps: 9223372036854775808, wanted "},
-        {"train --model m --depths 1 --dry-run --steps -99999999999999999999", "--steps: -99999999999999999999, wanted "},
-        {"train --model m --depths 1 --dry-run --seed 18446744073709551616", "wanted 0 .. 18446744073709551615"},
+       {std::pair{"train --model m --depths 1 --dry-run --steps 9223372036854775808",
+                  "--steps: 9223372036854775808, wanted "},
+        {"train --model m --depths 1 --dry-run --steps -99999999999999999999",
+         "--steps: -99999999999999999999, wanted "},
+        {"train --model m --depths 1 --dry-run --seed 18446744073709551616",
+         "wanted 0 .. 18446744073709551615"},
         {"train --model m --depths 1 --dry-run --seed -1", "--seed: -1, wanted 0 .. "},
         {"train --model m --depths 1 --dry-run --batch-size 2147483648", "--batch-size"},
         {"decode --model m --seed -1", "--seed"},
@@ -73,7 +76,9 @@ TEST_CASE("exit codes tell who can help, and the last line on stdout is the resu
   CHECK(dex_program(decode + " --input " + jobs + " --output " + jobs).code == 2);
   CHECK(dex_program(decode + " --input " + jobs + " --output " + out).code == 3);
   CHECK(dex_program(decode + "-missing --prompt-ids 1").code == 2);
-  CHECK(dex_program("--quiet decode --prompt a --json --model " + model.string() + " --max-tokens 2 >/dev/full").code == 74);
+  CHECK(
+      dex_program("--quiet decode --prompt a --json --model " + model.string() + " --max-tokens 2 >/dev/full")
+          .code == 74);
   const auto size = std::filesystem::file_size(model / "model.safetensors");
   std::filesystem::resize_file(model / "model.safetensors", size - 1);
   CHECK(dex_program(decode + " --prompt-ids 1").code == 74);
@@ -82,7 +87,8 @@ TEST_CASE("exit codes tell who can help, and the last line on stdout is the resu
 TEST_CASE("a bench ends with its result and leaves a line per measurement") {
   const dex::test::TempDir dir;
   const auto model = dex::test::TinyModel{}.write(dir / "m");
-  const std::string bench = "--quiet bench --threads 1 --prompt-tokens 8 --tokens 4 --repeats 2 --model " + model.string();
+  const std::string bench =
+      "--quiet bench --threads 1 --prompt-tokens 8 --tokens 4 --repeats 2 --model " + model.string();
   const Outcome good = dex_program(bench + " --depths 2 --json " + (dir / "lines.jsonl").string());
   CHECK(good.code == 0);
   const auto start = good.out.rfind('\n', good.out.find_last_not_of('\n'));
@@ -93,7 +99,8 @@ TEST_CASE("a bench ends with its result and leaves a line per measurement") {
   const std::string lines = dex::test::contents(dir / "lines.jsonl");
   CHECK(std::count(lines.begin(), lines.end(), '\n') == 4);
 
-  for (const char* wrong : {" --methods fast", " --repeats 0", " --tokens 1000", " --dtype f16", " --prompts /nonexistent", " --context 1 --prompts /nonexistent"}) {
+  for (const char* wrong : {" --methods fast", " --repeats 0", " --tokens 1000", " --dtype f16",
+                            " --prompts /nonexistent", " --context 1 --prompts /nonexistent"}) {
     CAPTURE(wrong);
     CHECK(dex_program(bench + wrong).code == 2);
   }
@@ -125,7 +132,8 @@ TEST_CASE("options that cannot be are refused before the model is loaded, whatev
     CHECK(outcome.err.find("model.safetensors") == std::string::npos);
   };
   const std::string decode = "--quiet decode --prompt-ids 1 --depths 2", bench = "--quiet bench --depths 2";
-  for (const auto& command : {decode + " --method ar", decode + " --method dex", bench + " --methods ar", bench}) {
+  for (const auto& command :
+       {decode + " --method ar", decode + " --method dex", bench + " --methods ar", bench}) {
     refused(command + " --expand x", "--expand is \"x\"");
     refused(command + " --no-decs", "--no-decs");
     refused(command + " --single-exit", "--single-exit");
@@ -156,7 +164,11 @@ TEST_CASE("options come from a file, and the command line goes before it") {
     REQUIRE(outcome.code == 0);
     return nlohmann::json::parse(outcome.out);
   };
-  const std::string file = dir.write("options.conf", "# a comment\n\nmodel = " + model.string() + "\r\n  prompt-ids = 1,2,3\nmax-tokens=5\njson = true\nignore-stop = true\ndepths = 1,3").string();
+  const std::string file =
+      dir.write("options.conf",
+                "# a comment\n\nmodel = " + model.string() +
+                    "\r\n  prompt-ids = 1,2,3\nmax-tokens=5\njson = true\nignore-stop = true\ndepths = 1,3")
+          .string();
   const auto five = result(dex_program("--quiet decode --config " + file));
   CHECK(five.at("ids").size() == 5);
   CHECK(five.at("prompt_tokens") == 3);
@@ -169,7 +181,8 @@ TEST_CASE("a file of options is refused with its line") {
   const dex::test::TempDir dir;
   const auto refused = [&](const std::string& text, const std::string& words) {
     const auto file = dir.write("options.conf", text);
-    const Outcome outcome = dex_program("decode --prompt-ids 1 --model /nonexistent --config " + file.string());
+    const Outcome outcome =
+        dex_program("decode --prompt-ids 1 --model /nonexistent --config " + file.string());
     CAPTURE(text, outcome.err);
     CHECK(outcome.code == 2);
     CHECK(outcome.err.find(words) != std::string::npos);
