@@ -2,8 +2,6 @@
 
 #include <fmt/ranges.h>
 
-#include <cerrno>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "common/digest.h"
