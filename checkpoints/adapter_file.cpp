@@ -4,12 +4,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "common/digest.h"
-#include "common/error.h"
-#include "common/file.h"
-#include "common/finite.h"
-#include "common/json_field.h"
-#include "common/json_file.h"
+#include "common/base/digest.h"
+#include "common/base/error.h"
+#include "common/base/file.h"
+#include "common/base/finite.h"
+#include "common/base/json_field.h"
+#include "common/base/json_file.h"
 
 namespace dex {
 namespace {
@@ -39,15 +39,15 @@ std::string config_digest(json object) {
 
 json to_json(const AdapterConfig& config, const std::string& digest) {
   json object = {{"format", kFormat},
-          {"depths", config.depths},
-          {"hidden_size", config.hidden_size},
-          {"width", config.width},
-          {"activation", config.activation},
-          {"dtype", config.dtype},
-          {"model_fingerprint", config.model_fingerprint},
-          {"data_digest", config.data_digest},
-          {"tau", config.tau},
-          {"tensors_sha256", digest}};
+                 {"depths", config.depths},
+                 {"hidden_size", config.hidden_size},
+                 {"width", config.width},
+                 {"activation", config.activation},
+                 {"dtype", config.dtype},
+                 {"model_fingerprint", config.model_fingerprint},
+                 {"data_digest", config.data_digest},
+                 {"tau", config.tau},
+                 {"tensors_sha256", digest}};
   object["config_sha256"] = config_digest(object);
   return object;
 }
@@ -55,10 +55,12 @@ json to_json(const AdapterConfig& config, const std::string& digest) {
 void check_format(const json& object, const std::string& place) {
   const auto format = json_field<std::string>(object, "format", place);
   if (format == kOldFormat && !object.contains("config_sha256")) return;
-  require(format == kFormat, ExitCode::io, "{}: format is \"{}\", wanted \"{}\"", place, format, kFormat);
+  require(format == kFormat, ExitCode::io, "{}: format is \"{}\", wanted \"{}\"", place, format,
+          kFormat);
   const auto wanted = json_field<std::string>(object, "config_sha256", place);
   const std::string seen = config_digest(object);
-  require(seen == wanted, ExitCode::io, "{}: altered: its digest is {}, it says {}", place, seen, wanted);
+  require(seen == wanted, ExitCode::io, "{}: altered: its digest is {}, it says {}", place, seen,
+          wanted);
 }
 
 AdapterConfig config_of(const json& object, const std::string& place) {
@@ -78,28 +80,36 @@ void check_config(const AdapterConfig& config, const std::string& place) {
   constexpr std::int64_t kLargest = 1 << 24;
   require(!config.depths.empty(), ExitCode::io, "{}: depths is empty", place);
   for (std::size_t i = 0; i < config.depths.size(); ++i)
-    require(config.depths[i] >= 1 && (i == 0 || config.depths[i] > config.depths[i - 1]), ExitCode::io,
-            "{}: depths is [{}], wanted increasing layer counts from 1", place, fmt::join(config.depths, ", "));
-  require(config.hidden_size > 0 && config.hidden_size < kLargest && config.width > 0 && config.width < kLargest, ExitCode::io,
-          "{}: hidden_size {} and width {} are no sizes", place, config.hidden_size, config.width);
-  require(config.activation == "silu", ExitCode::io, "{}: activation is \"{}\", wanted \"silu\"", place, config.activation);
-  require(config.dtype == "f32", ExitCode::io, "{}: dtype is \"{}\", wanted \"f32\"", place, config.dtype);
+    require(config.depths[i] >= 1 && (i == 0 || config.depths[i] > config.depths[i - 1]),
+            ExitCode::io, "{}: depths is [{}], wanted increasing layer counts from 1", place,
+            fmt::join(config.depths, ", "));
+  require(config.hidden_size > 0 && config.hidden_size < kLargest && config.width > 0 &&
+              config.width < kLargest,
+          ExitCode::io, "{}: hidden_size {} and width {} are no sizes", place, config.hidden_size,
+          config.width);
+  require(config.activation == "silu", ExitCode::io, "{}: activation is \"{}\", wanted \"silu\"",
+          place, config.activation);
+  require(config.dtype == "f32", ExitCode::io, "{}: dtype is \"{}\", wanted \"f32\"", place,
+          config.dtype);
 }
 
-void check_tensors(const AdapterConfig& config, const std::map<std::string, StoredTensor>& tensors, const std::string& place) {
+void check_tensors(const AdapterConfig& config, const std::map<std::string, StoredTensor>& tensors,
+                   const std::string& place) {
   const auto wanted = adapter_tensors(config);
   for (const auto& [name, shape] : wanted) {
     const auto found = tensors.find(name);
     require(found != tensors.end(), ExitCode::io, "{}: the tensor {} is missing", place, name);
     const StoredTensor& tensor = found->second;
-    require(tensor.shape == shape, ExitCode::io, "{}: the tensor {} has shape [{}], {} wants [{}]", place, name,
-            fmt::join(tensor.shape, ", "), kConfigName, fmt::join(shape, ", "));
-    require(tensor.type == StoredType::f32, ExitCode::io, "{}: the tensor {} has type {}, wanted F32", place, name,
-            name_of(tensor.type));
-    require(all_finite(tensor), ExitCode::io, "{}: the tensor {} holds NaN or infinity", place, name);
+    require(tensor.shape == shape, ExitCode::io, "{}: the tensor {} has shape [{}], {} wants [{}]",
+            place, name, fmt::join(tensor.shape, ", "), kConfigName, fmt::join(shape, ", "));
+    require(tensor.type == StoredType::f32, ExitCode::io,
+            "{}: the tensor {} has type {}, wanted F32", place, name, name_of(tensor.type));
+    require(all_finite(tensor), ExitCode::io, "{}: the tensor {} holds NaN or infinity", place,
+            name);
   }
   for (const auto& [name, tensor] : tensors)
-    require(wanted.contains(name), ExitCode::io, "{}: the tensor {} belongs to no adapter of {}", place, name, kConfigName);
+    require(wanted.contains(name), ExitCode::io, "{}: the tensor {} belongs to no adapter of {}",
+            place, name, kConfigName);
 }
 
 }  // namespace
@@ -118,7 +128,8 @@ std::map<std::string, std::vector<std::int64_t>> adapter_tensors(const AdapterCo
   return shapes;
 }
 
-void write_adapter_file(const fs::path& dir, const AdapterConfig& config, const std::map<std::string, StoredTensor>& tensors) {
+void write_adapter_file(const fs::path& dir, const AdapterConfig& config,
+                        const std::map<std::string, StoredTensor>& tensors) {
   check_config(config, dir.string());
   check_tensors(config, tensors, dir.string());
   make_directory(dir);
@@ -129,8 +140,10 @@ void write_adapter_file(const fs::path& dir, const AdapterConfig& config, const 
 }
 
 AdapterFile read_adapter_file(const fs::path& dir) {
-  require(fs::is_directory(dir), ExitCode::usage, "{}: no such directory of adapters", dir.string());
-  const std::string config_place = (dir / kConfigName).string(), model_place = (dir / kModelName).string();
+  require(fs::is_directory(dir), ExitCode::usage, "{}: no such directory of adapters",
+          dir.string());
+  const std::string config_place = (dir / kConfigName).string(),
+                    model_place = (dir / kModelName).string();
   const json object = read_json_object(dir / kConfigName);
   check_format(object, config_place);
   AdapterConfig config = config_of(object, config_place);
@@ -139,14 +152,15 @@ AdapterFile read_adapter_file(const fs::path& dir) {
   check_tensors(config, weights.tensors(), model_place);
   const auto wanted = json_field<std::string>(object, "tensors_sha256", config_place);
   const std::string seen = digest_of(weights.tensors());
-  require(seen == wanted, ExitCode::io, "{}: the tensors have digest {}, {} wants {}", model_place, seen, kConfigName, wanted);
+  require(seen == wanted, ExitCode::io, "{}: the tensors have digest {}, {} wants {}", model_place,
+          seen, kConfigName, wanted);
   return {std::move(config), std::move(weights)};
 }
 
 void AdapterFile::require_model(const std::string& fingerprint) const {
   require(config.model_fingerprint == fingerprint, ExitCode::usage,
-          "{}: these adapters belong to the model with fingerprint {}, this one has {}", weights.origin(),
-          config.model_fingerprint, fingerprint);
+          "{}: these adapters belong to the model with fingerprint {}, this one has {}",
+          weights.origin(), config.model_fingerprint, fingerprint);
 }
 
 AdapterFile read_adapter_file(const fs::path& dir, const std::string& model_fingerprint) {

@@ -1,4 +1,5 @@
-// Adapters on disk: a directory with adapter_config.json and adapter_model.safetensors (see FORMAT.md).
+// Adapters on disk: a directory with adapter_config.json and adapter_model.safetensors (see
+// FORMAT.md).
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -6,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/safetensors.h"
+#include "common/base/safetensors.h"
 
 namespace dex {
 
@@ -23,22 +24,24 @@ struct AdapterFile {
   AdapterConfig config;
   WeightFile weights;  // "depth.<d>.norm.weight", ...: exactly the tensors that config promises
 
-  void require_model(const std::string& fingerprint) const;  // Error(usage) with both when made for another
+  // Error(usage) with both when made for another
+  void require_model(const std::string& fingerprint) const;
 };
 
 // The name and shape of every tensor that an adapter of these sizes has, as the file spells them.
 std::map<std::string, std::vector<std::int64_t>> adapter_tensors(const AdapterConfig& config);
 
-// Each of the two files appears whole or not at all, the config last. It names the digest of the tensors, so that a
-// config never passes for that of other tensors. Equal input gives equal bytes.
+// Each of the two files appears whole or not at all, the config last. It names the digest of the
+// tensors, so that a config never passes for that of other tensors. Equal input gives equal bytes.
 void write_adapter_file(const std::filesystem::path& dir, const AdapterConfig& config,
                         const std::map<std::string, StoredTensor>& tensors);
 
-// Error(usage) when the directory or a file is missing, Error(io) when anything does not fit: a field, a tensor more or
-// less, a shape, a type, the digest, a NaN.
+// Error(usage) when the directory or a file is missing, Error(io) when anything does not fit: a
+// field, a tensor more or less, a shape, a type, the digest, a NaN.
 AdapterFile read_adapter_file(const std::filesystem::path& dir);
 
 // As above, and refuses adapters of another model.
-AdapterFile read_adapter_file(const std::filesystem::path& dir, const std::string& model_fingerprint);
+AdapterFile read_adapter_file(const std::filesystem::path& dir,
+                              const std::string& model_fingerprint);
 
 }  // namespace dex

@@ -8,8 +8,8 @@
 
 #include "checkpoints/adapter_file.h"
 #include "checkpoints/checkpoint.h"
-#include "common/json_field.h"
-#include "common/json_file.h"
+#include "common/base/json_field.h"
+#include "common/base/json_file.h"
 
 namespace dex {
 namespace {
@@ -25,13 +25,13 @@ double root_mean_square(const StoredTensor& tensor) {
     std::memcpy(&value, tensor.bytes.data() + i * sizeof(float), sizeof value);
     sum += double{value} * value;
   }
-  return count == 0 ? 0 : std::sqrt(sum / static_cast<double>(count));
+  return count == 0 ? 0 : std::sqrt(sum / double(count));
 }
 
 std::int64_t elements(const WeightFile& weights) {
   std::int64_t count = 0;
   for (const auto& [name, tensor] : weights.tensors())
-    count += static_cast<std::int64_t>(tensor.bytes.size() / size_of(tensor.type));
+    count += std::int64_t(tensor.bytes.size() / size_of(tensor.type));
   return count;
 }
 
@@ -39,19 +39,24 @@ std::string describe_adapters(const fs::path& dir) {
   const AdapterFile file = read_adapter_file(dir);
   const AdapterConfig& c = file.config;
   std::string text = fmt::format("adapters {}\n", dir.string());
-  text += fmt::format("  depths       {}\n  hidden size  {}\n  width        {}\n  activation   {}\n  stored as    {}\n",
-                      fmt::join(c.depths, ","), c.hidden_size, c.width, c.activation, c.dtype);
-  text += fmt::format("  tau          {}\n  model        {}\n  data         {}\n  parameters   {}\n", c.tau, c.model_fingerprint,
-                      c.data_digest.empty() ? "-" : c.data_digest, elements(file.weights));
-  text += fmt::format("  {:>5}  {:>12}  {:>12}  {:>12}  {:>12}\n", "depth", "alpha", "rms norm", "rms up", "rms down");
+  text += fmt::format(
+      "  depths       {}\n  hidden size  {}\n  width        {}\n  activation   {}\n  stored as    "
+      "{}\n",
+      fmt::join(c.depths, ","), c.hidden_size, c.width, c.activation, c.dtype);
+  text += fmt::format(
+      "  tau          {}\n  model        {}\n  data         {}\n  parameters   {}\n", c.tau,
+      c.model_fingerprint, c.data_digest.empty() ? "-" : c.data_digest, elements(file.weights));
+  text += fmt::format("  {:>5}  {:>12}  {:>12}  {:>12}  {:>12}\n", "depth", "alpha", "rms norm",
+                      "rms up", "rms down");
   for (int depth : c.depths) {
     const auto size = [&](const char* name) {
       return root_mean_square(file.weights.at(fmt::format("depth.{}.{}", depth, name)));
     };
     float alpha;
-    std::memcpy(&alpha, file.weights.at(fmt::format("depth.{}.alpha", depth)).bytes.data(), sizeof alpha);
-    text += fmt::format("  {:>5}  {:>12.6g}  {:>12.6g}  {:>12.6g}  {:>12.6g}\n", depth, alpha, size("norm.weight"),
-                        size("up.weight"), size("down.weight"));
+    std::memcpy(&alpha, file.weights.at(fmt::format("depth.{}.alpha", depth)).bytes.data(),
+                sizeof alpha);
+    text += fmt::format("  {:>5}  {:>12.6g}  {:>12.6g}  {:>12.6g}  {:>12.6g}\n", depth, alpha,
+                        size("norm.weight"), size("up.weight"), size("down.weight"));
   }
   return text;
 }
@@ -59,19 +64,23 @@ std::string describe_adapters(const fs::path& dir) {
 std::string describe_checkpoint(const fs::path& dir) {
   verify_checkpoint(dir);
   const json manifest = read_json_object(dir / "MANIFEST.json");
-  std::string text = fmt::format("checkpoint {} (whole)\n  step {}\n", dir.string(), manifest["step"].dump());
+  std::string text =
+      fmt::format("checkpoint {} (whole)\n  step {}\n", dir.string(), manifest["step"].dump());
   for (const auto& [name, entry] : manifest["files"].items())
-    text += fmt::format("  {:<24} {:>12} bytes  sha256 {}\n", name, entry["size"].dump(), entry["sha256"].get<std::string>());
+    text += fmt::format("  {:<24} {:>12} bytes  sha256 {}\n", name, entry["size"].dump(),
+                        entry["sha256"].get<std::string>());
   if (!fs::exists(dir / "state.json")) return text;
   const json state = read_json_object(dir / "state.json");
   for (const auto& [key, value] : state.items())
-    text += fmt::format("  {:<24} {}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
+    text += fmt::format("  {:<24} {}\n", key,
+                        value.is_string() ? value.get<std::string>() : value.dump());
   return text;
 }
 
 std::string describe_search(const fs::path& root, const CheckpointSearch& search) {
   std::string text;
-  for (const std::string& reason : search.passed_over) text += fmt::format("passed over: {}\n", reason);
+  for (const std::string& reason : search.passed_over)
+    text += fmt::format("passed over: {}\n", reason);
   if (!search.step) return text + fmt::format("{}: no whole checkpoint\n", root.string());
   return text + describe_checkpoint(search.dir);
 }

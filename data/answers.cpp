@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "common/digest.h"
-#include "common/error.h"
+#include "common/base/digest.h"
+#include "common/base/error.h"
 #include "data/conversation.h"
 
 namespace dex {
@@ -56,7 +56,8 @@ void Answers::read(std::size_t file) {
       const std::string id = row.at("custom_id");
       answer_of(row);
       const auto [before, fresh] = rows_.emplace(id, places_.size() - 1);
-      require(fresh, ExitCode::io, "{}: answers {} again, after {}", name, id, this->place(before->second));
+      require(fresh, ExitCode::io, "{}: answers {} again, after {}", name, id,
+              this->place(before->second));
     } catch (const json::exception& error) {
       fail(ExitCode::io, "{}: no row of answers: {}", name, error.what());
     }
@@ -80,9 +81,11 @@ void UsedRows::note(std::span<const std::size_t> rows) {
 void UsedRows::require_all(const fs::path& data) const {
   const auto left = std::count(used_.begin(), used_.end(), false);
   if (left == 0) return;
-  const auto first = static_cast<std::size_t>(std::find(used_.begin(), used_.end(), false) - used_.begin());
-  fail(ExitCode::usage, "{} of {} answers are to no question of {}, the first is {}; wanted the file and --limit that were asked from", left,
-       used_.size(), data.string(), answers_.place(first));
+  const auto first = std::size_t(std::find(used_.begin(), used_.end(), false) - used_.begin());
+  fail(ExitCode::usage,
+       "{} of {} answers are to no question of {}, the first is {}; wanted the file and --limit "
+       "that were asked from",
+       left, used_.size(), data.string(), answers_.place(first));
 }
 
 Dialogue replay(std::span<const Message> messages, const Answers& answers) {

@@ -1,4 +1,5 @@
-// Answers that a model gave to the questions of conversations: the rows of a batch job, found by what was asked.
+// Answers that a model gave to the questions of conversations: the rows of a batch job, found by
+// what was asked.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -9,8 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "common/chat_template.h"
-#include "common/mapped_file.h"
+#include "common/base/mapped_file.h"
+#include "common/text/chat_template.h"
 
 namespace dex {
 
@@ -19,7 +20,8 @@ struct Answer {
   bool cut = false;  // by the token limit: the model had not ended it
 };
 
-// The name of what messages ask, and the custom_id of its job: equal messages have equal names in any record and file.
+// The name of what messages ask, and the custom_id of its job: equal messages have equal names in
+// any record and file.
 std::string question_id(std::span<const Message> messages);
 
 // Thread-safe to read.
@@ -31,8 +33,9 @@ class Answers {
   };
 
   Answers() = default;
-  // Rows of the OpenAI batch form, as dex decode --output leaves them. Error(usage) when a file is missing, Error(io)
-  // naming file and line for what is no such row, has no custom_id, or answers the same question again.
+  // Rows of the OpenAI batch form, as dex decode --output leaves them. Error(usage) when a file is
+  // missing, Error(io) naming file and line for what is no such row, has no custom_id, or answers
+  // the same question again.
   explicit Answers(std::span<const std::filesystem::path> files);
 
   std::size_t size() const { return places_.size(); }
@@ -52,7 +55,8 @@ class Answers {
   std::unordered_map<std::string, std::size_t> rows_;
 };
 
-// Which rows a whole file of conversations has looked at. Answers that nobody asked for belong to other data.
+// Which rows a whole file of conversations has looked at. Answers that nobody asked for belong to
+// other data.
 class UsedRows {
  public:
   explicit UsedRows(const Answers& answers) : answers_(answers), used_(answers.size()) {}
@@ -64,12 +68,13 @@ class UsedRows {
   std::vector<bool> used_;
 };
 
-// A conversation whose own answers are replaced, one after the other: what was asked before a question, with the new
-// answers to it, is part of the question.
+// A conversation whose own answers are replaced, one after the other: what was asked before a
+// question, with the new answers to it, is part of the question.
 struct Dialogue {
   enum class End { all_answered, cut, no_row, no_answer };
 
-  std::vector<Message> messages;  // ends with an answer; with the open question when `end` is no_row
+  // ends with an answer; with the open question when `end` is no_row
+  std::vector<Message> messages;
   End end = End::all_answered;
   int answered = 0;
   std::vector<std::size_t> rows;  // that were looked at

@@ -7,8 +7,9 @@ namespace dex {
 namespace {
 
 constexpr std::pair<std::string_view, std::string_view> kRoles[] = {
-    {"human", "user"},        {"user", "user"},      {"gpt", "assistant"},  {"assistant", "assistant"},
-    {"chatgpt", "assistant"}, {"bing", "assistant"}, {"bard", "assistant"}, {"system", "system"}};
+    {"human", "user"},          {"user", "user"},         {"gpt", "assistant"},
+    {"assistant", "assistant"}, {"chatgpt", "assistant"}, {"bing", "assistant"},
+    {"bard", "assistant"},      {"system", "system"}};
 
 constexpr std::string_view kShareNotices[] = {"*This conversation is shared from",
                                               "*This chat conversation is shared from"};
@@ -21,8 +22,7 @@ bool is_share_notice(const Message& message) {
 
 // True when anything was erased.
 bool erase(std::vector<Message>& messages, std::size_t first, std::size_t last) {
-  messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(first),
-                 messages.begin() + static_cast<std::ptrdiff_t>(last));
+  messages.erase(messages.begin() + std::ptrdiff_t(first), messages.begin() + std::ptrdiff_t(last));
   return first != last;
 }
 
@@ -51,18 +51,21 @@ bool drop_blank_answers(std::vector<Message>& messages, std::size_t first) {
 
 }  // namespace
 
-bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n") == std::string_view::npos; }
+bool is_blank(std::string_view text) {
+  return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
+}
 
 const char* name_of(Skip reason) {
-  constexpr const char* names[] = {"none",      "malformed", "no_turns",  "unknown_role", "role_order",
-                                   "no_answer", "no_target", "duplicate", "unanswered",   "nothing_to_ask"};
-  return names[static_cast<std::size_t>(reason)];
+  constexpr const char* names[] = {"none",       "malformed",     "no_turns",  "unknown_role",
+                                   "role_order", "no_answer",     "no_target", "duplicate",
+                                   "unanswered", "nothing_to_ask"};
+  return names[std::size_t(reason)];
 }
 
 const char* name_of(Repair repair) {
   constexpr const char* names[] = {"share_notice", "leading_turns", "open_question", "blank_answer",
                                    "cut_answer"};
-  return names[static_cast<std::size_t>(repair)];
+  return names[std::size_t(repair)];
 }
 
 std::string_view canonical_role(std::string_view role) {
@@ -76,7 +79,8 @@ std::string_view canonical_role(std::string_view role) {
 
 std::string_view base_id(std::string_view id) {
   const auto underscore = id.rfind('_');
-  if (underscore == std::string_view::npos || underscore == 0 || underscore + 1 == id.size()) return id;
+  if (underscore == std::string_view::npos || underscore == 0 || underscore + 1 == id.size())
+    return id;
   const bool number = id.find_first_not_of("0123456789", underscore + 1) == std::string_view::npos;
   return number ? id.substr(0, underscore) : id;
 }
@@ -91,9 +95,7 @@ Usable usable_messages(const Conversation& conversation) {
     messages.push_back({std::string(canonical_role(turn.role)), turn.text});
     if (messages.back().role.empty()) return skipped(Skip::unknown_role);
   }
-  const auto note = [&](Repair repair, bool done) {
-    usable.repaired[static_cast<std::size_t>(repair)] = done;
-  };
+  const auto note = [&](Repair repair, bool done) { usable.repaired[std::size_t(repair)] = done; };
   note(Repair::share_notice, erase(messages, 0, is_share_notice(messages.front()) ? 1 : 0));
   const std::size_t first = !messages.empty() && messages.front().role == "system" ? 1 : 0;
   note(Repair::leading_turns, drop_leading_turns(messages, first));

@@ -1,12 +1,15 @@
-// From a record as found to messages that every chat template renders: role names, and one written policy for
-// odd turns.
+// From a record as found to messages that every chat template renders: role names, and one written
+// policy for odd turns.
 //
 // In this order, under every template:
-//   1. a record of another form than a list of texts with roles, without turns, or with an unknown role is
+//   1. a record of another form than a list of texts with roles, without turns, or with an unknown
+//     role is
 //   skipped;
-//   2. a leading system turn that only says where the chat was shared is dropped, another leading system turn
+//   2. a leading system turn that only says where the chat was shared is dropped, another leading
+//     system turn
 //   is kept;
-//   3. further leading turns that are not the user's are dropped (parts of a long chat start with an answer);
+//   3. further leading turns that are not the user's are dropped (parts of a long chat start with
+//     an answer);
 //   4. what remains must alternate user, assistant (FastChat's loader), or the record is skipped;
 //   5. a last user turn without answer is dropped, and so is every pair whose answer is blank;
 //   6. a record without an answer left is skipped.
@@ -17,7 +20,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/chat_template.h"
+#include "common/text/chat_template.h"
 
 namespace dex {
 
@@ -40,14 +43,21 @@ enum class Skip : std::uint8_t {
   no_answer,
   no_target,  // no answer token within the length limit
   duplicate,  // the same tokens as an earlier sample, or the same question as an earlier record
-  // Where a model answers the questions anew:
+  // Where a model answers the questions again:
   unanswered,      // it has given no answer to the first one
   nothing_to_ask,  // every question that may be asked has its answer
   count
 };
 const char* name_of(Skip reason);  // "no_turns"
 
-enum class Repair : std::uint8_t { share_notice, leading_turns, open_question, blank_answer, cut_answer, count };
+enum class Repair : std::uint8_t {
+  share_notice,
+  leading_turns,
+  open_question,
+  blank_answer,
+  cut_answer,
+  count
+};
 const char* name_of(Repair repair);
 
 bool is_blank(std::string_view text);
@@ -55,7 +65,7 @@ bool is_blank(std::string_view text);
 struct Usable {
   Skip skip = Skip::none;
   std::vector<Message> messages;  // empty when skipped
-  std::array<bool, static_cast<std::size_t>(Repair::count)> repaired{};
+  std::array<bool, std::size_t(Repair::count)> repaired{};
 };
 
 Usable usable_messages(const Conversation& conversation);

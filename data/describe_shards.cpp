@@ -1,6 +1,6 @@
 #include "data/describe_shards.h"
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "data/token_shards.h"
 
 namespace dex {
@@ -8,15 +8,15 @@ namespace {
 
 std::string split_text(const std::string& name, const std::vector<ShardFile>& files) {
   const SplitTotals t = totals_of(files);
-  return fmt::format("{:<9} {} samples, {} tokens, {} supervised, {} shards\n", name, t.samples, t.tokens,
-                     t.supervised, t.shards);
+  return fmt::format("{:<9} {} samples, {} tokens, {} supervised, {} shards\n", name, t.samples,
+                     t.tokens, t.supervised, t.shards);
 }
 
 std::string facts_text(const Manifest& manifest) {
   const ShardFacts& facts = manifest.facts;
   const SourceNote& source = manifest.source;
-  std::string text =
-      fmt::format("source    {}, {} bytes, SHA-256 {}\n", source.name, source.bytes, facts.source_digest);
+  std::string text = fmt::format("source    {}, {} bytes, SHA-256 {}\n", source.name, source.bytes,
+                                 facts.source_digest);
   if (source.cut)
     text += fmt::format("          cut: record {} at byte {} is incomplete\n", source.cut_record,
                         source.cut_offset);
@@ -34,7 +34,8 @@ std::string first_sample_text(const TokenShards& train) {
     const auto tokenizer = load_tokenizer(train.manifest().model);
     if (tokenizer->digest() != train.facts().tokenizer_digest)
       return "the tokenizer has changed: no text shown\n";
-    return "first training sample, targets in ⟦⟧:\n" + masked_text(train.sample(0), *tokenizer) + "\n";
+    return "first training sample, targets in ⟦⟧:\n" + masked_text(train.sample(0), *tokenizer) +
+           "\n";
   } catch (const Error& error) {
     return fmt::format("no text shown: {}\n", error.what());
   }
@@ -57,7 +58,7 @@ std::string masked_text(const Sample& sample, const Tokenizer& tokenizer) {
       text += inside ? "⟧" : "⟦";
       inside = !inside;
     }
-    if (tokenizer.is_control(id)) {
+    if (tokenizer.is_special(id)) {
       flush();
       text += tokenizer.text_of_id(id);
     } else {
@@ -69,7 +70,8 @@ std::string masked_text(const Sample& sample, const Tokenizer& tokenizer) {
 }
 
 std::string describe_shards(const std::filesystem::path& dir) {
-  const TokenShards train = TokenShards::open(dir, "train"), held_out = TokenShards::open(dir, "held_out");
+  const TokenShards train = TokenShards::open(dir, "train"),
+                    held_out = TokenShards::open(dir, "held_out");
   const Manifest& manifest = train.manifest();
   std::string text = fmt::format("token shards {}\ndigest    {}\n", dir.string(), train.digest());
   text += split_text("train", manifest.splits.at("train")) +

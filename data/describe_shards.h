@@ -3,16 +3,16 @@
 #include <filesystem>
 #include <string>
 
-#include "common/tokenizer.h"
+#include "common/text/tokenizer.h"
 #include "data/sample.h"
 
 namespace dex {
 
-// Counts and attributes, and the first training sample as masked text when the tokenizer it was made with is
-// still where it was. Verifies every shard.
+// Counts and attributes, and the first training sample as masked text when the tokenizer it was
+// made with is still where it was. Verifies every shard.
 std::string describe_shards(const std::filesystem::path& dir);
 
-// The text of a sample with its supervised spans in ⟦brackets⟧, control ids by their names.
+// The text of a sample with its supervised spans in ⟦brackets⟧, special ids by their names.
 std::string masked_text(const Sample& sample, const Tokenizer& tokenizer);
 
 }  // namespace dex

@@ -2,10 +2,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "common/digest.h"
-#include "common/error.h"
-#include "common/file.h"
-#include "common/json_file.h"
+#include "common/base/digest.h"
+#include "common/base/error.h"
+#include "common/base/file.h"
+#include "common/base/json_file.h"
 
 namespace dex {
 namespace {
@@ -41,8 +41,9 @@ std::string Manifest::data_digest() const {
 }
 
 void write_manifest(const fs::path& dir, const Manifest& manifest) {
-  json object = {{"format", "dex token shards"}, {"version", kVersion},     {"facts", manifest.facts},
-                 {"source", manifest.source},    {"model", manifest.model}, {"splits", manifest.splits}};
+  json object = {{"format", "dex token shards"}, {"version", kVersion},
+                 {"facts", manifest.facts},      {"source", manifest.source},
+                 {"model", manifest.model},      {"splits", manifest.splits}};
   object["digest"] = sha256_of(object.dump());
   write_file(dir / kName, object.dump(2) + "\n");
 }
@@ -56,10 +57,10 @@ Manifest read_manifest(const fs::path& dir) {
     const std::string seen = object.at("digest");
     object.erase("digest");
     const std::string wanted = sha256_of(object.dump());
-    require(seen == wanted, ExitCode::io, "{}: altered: its digest is {}, it says {}", path.string(), wanted,
-            seen);
-    require(object.at("version") == kVersion, ExitCode::io, "{}: version {}, wanted {}", path.string(),
-            object.at("version").dump(), kVersion);
+    require(seen == wanted, ExitCode::io, "{}: altered: its digest is {}, it says {}",
+            path.string(), wanted, seen);
+    require(object.at("version") == kVersion, ExitCode::io, "{}: version {}, wanted {}",
+            path.string(), object.at("version").dump(), kVersion);
     return {object.at("facts"), object.at("source"), object.at("model"), object.at("splits")};
   } catch (const json::exception& error) {
     fail(ExitCode::io, "{}: altered: {}", path.string(), error.what());

@@ -1,5 +1,5 @@
-// MANIFEST.json of a prepared data set: what it was made from, and the digest of every shard. FORMAT.md has
-// the fields.
+// MANIFEST.json of a prepared data set: what it was made from, and the digest of every shard.
+// FORMAT.md has the fields.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -12,7 +12,8 @@ namespace dex {
 struct ShardFacts {  // stands in the manifest and, as attributes, in every shard
   std::string tokenizer_digest, template_name, template_digest, source_digest;
   std::int64_t vocabulary = 0, max_len = 0;
-  std::map<std::string, std::int64_t> counts;  // "read", "kept", "skipped.<reason>", "repaired.<repair>"
+  // "read", "kept", "skipped.<reason>", "repaired.<repair>"
+  std::map<std::string, std::int64_t> counts;
 
   bool operator==(const ShardFacts&) const = default;
 };
@@ -41,7 +42,8 @@ struct Manifest {
   std::string model;  // the directory the tokenizer was read from
   std::map<std::string, std::vector<ShardFile>> splits;
 
-  std::string data_digest() const;  // of all shards: equal for equal samples, wherever they were made
+  // of all shards: equal for equal samples, wherever they were made
+  std::string data_digest() const;
 };
 
 // Error(usage) when there is no manifest, Error(io) when it is cut, altered or of another version.

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
-#include "common/digest.h"
-#include "common/error.h"
-#include "common/file.h"
+#include "common/base/digest.h"
+#include "common/base/error.h"
+#include "common/base/file.h"
 #include "data/answers.h"
 #include "data/conversation.h"
 #include "data/record_pipeline.h"
@@ -28,7 +28,8 @@ struct Outcome {  // of one record: a pure function of it
 };
 
 // The conversation with its answers replaced, up to the last question that has one.
-void regenerate(Outcome& outcome, const Answers& answers, std::size_t max_len, const Render& render) {
+void regenerate(Outcome& outcome, const Answers& answers, std::size_t max_len,
+                const Render& render) {
   Dialogue dialogue = replay(outcome.usable.messages, answers);
   outcome.answer_rows = std::move(dialogue.rows);
   if (dialogue.answered == 0) {
@@ -36,7 +37,7 @@ void regenerate(Outcome& outcome, const Answers& answers, std::size_t max_len, c
     return;
   }
   const auto note = [&](Repair repair, bool done) {
-    bool& noted = outcome.usable.repaired[static_cast<std::size_t>(repair)];
+    bool& noted = outcome.usable.repaired[std::size_t(repair)];
     noted = noted || done;
   };
   const bool open = dialogue.end == Dialogue::End::no_row;
@@ -44,10 +45,12 @@ void regenerate(Outcome& outcome, const Answers& answers, std::size_t max_len, c
   note(Repair::open_question, open || dialogue.end == Dialogue::End::no_answer);
   const bool cut = dialogue.end == Dialogue::End::cut;
   note(Repair::cut_answer, cut);
-  outcome.sample = (cut ? render_unfinished_sample : render_sample)(dialogue.messages, max_len, render);
+  outcome.sample =
+      (cut ? render_unfinished_sample : render_sample)(dialogue.messages, max_len, render);
 }
 
-Outcome sample_of(const RawRecord& record, const PrepareOptions& options, const Answers& answers, const Render& render) {
+Outcome sample_of(const RawRecord& record, const PrepareOptions& options, const Answers& answers,
+                  const Render& render) {
   const Conversation conversation = parse_record(record, options.data);
   Outcome outcome{record.number, conversation.id, usable_messages(conversation), {}, {}};
   if (outcome.usable.skip != Skip::none) return outcome;
@@ -56,18 +59,18 @@ Outcome sample_of(const RawRecord& record, const PrepareOptions& options, const 
   else
     regenerate(outcome, answers, options.max_len, render);
   outcome.usable.messages.clear();
-  if (outcome.usable.skip == Skip::none && !has_target(outcome.sample)) outcome.usable.skip = Skip::no_target;
+  if (outcome.usable.skip == Skip::none && !has_target(outcome.sample))
+    outcome.usable.skip = Skip::no_target;
   return outcome;
 }
 
 // The directory under its temporary name; gone unless published.
 class Staging {
  public:
-  explicit Staging(const fs::path& out)
-      : out_(out), path_(out.string() + ".tmp") {
+  explicit Staging(const fs::path& out) : out_(out), path_(out.string() + ".tmp") {
     std::error_code error;
-    require(!fs::exists(out) || (fs::is_directory(out) && fs::is_empty(out, error)), ExitCode::usage,
-            "{}: exists and is not an empty directory", out.string());
+    require(!fs::exists(out) || (fs::is_directory(out) && fs::is_empty(out, error)),
+            ExitCode::usage, "{}: exists and is not an empty directory", out.string());
     fs::remove_all(path_, error);  // left by a killed run
     make_directory(path_);
   }
@@ -88,22 +91,26 @@ class Staging {
 };
 
 // "--out runs/data/" names the directory itself.
-fs::path without_slash(const fs::path& path) { return path.has_filename() ? path : path.parent_path(); }
+fs::path without_slash(const fs::path& path) {
+  return path.has_filename() ? path : path.parent_path();
+}
 
 // Takes outcomes in the order of the file: finds duplicates, chooses the split, counts, writes.
 class Collector {
  public:
   Collector(const fs::path& dir, const PrepareOptions& options, std::int64_t vocabulary)
       : options_(options), writer_(dir, vocabulary), dir_(dir) {
-    const bool anew = !options.answers.empty();  // what only new answers can bring is counted only with them
-    for (int i = 1; i < static_cast<int>(anew ? Skip::nothing_to_ask : Skip::unanswered); ++i) count(Skip(i), 0);
-    for (int i = 0; i < static_cast<int>(anew ? Repair::count : Repair::cut_answer); ++i) count(Repair(i), 0);
+    // what only new answers can bring is counted only with them
+    const bool fresh = !options.answers.empty();
+    for (int i = 1; i < int(fresh ? Skip::nothing_to_ask : Skip::unanswered); ++i)
+      count(Skip(i), 0);
+    for (int i = 0; i < int(fresh ? Repair::count : Repair::cut_answer); ++i) count(Repair(i), 0);
   }
 
   void add(Outcome outcome) {
     counts_["read"] += 1;
-    for (int i = 0; i < static_cast<int>(Repair::count); ++i)
-      if (outcome.usable.skip == Skip::none && outcome.usable.repaired[static_cast<std::size_t>(i)]) count(Repair(i), 1);
+    for (int i = 0; i < int(Repair::count); ++i)
+      if (outcome.usable.skip == Skip::none && outcome.usable.repaired[i]) count(Repair(i), 1);
     if (outcome.usable.skip == Skip::none && !seen_.insert(fingerprint(outcome.sample)).second)
       outcome.usable.skip = Skip::duplicate;
     if (outcome.usable.skip != Skip::none) return skip(outcome);
@@ -122,8 +129,12 @@ class Collector {
   std::int64_t kept() { return counts_["kept"]; }
 
  private:
-  void count(Skip reason, std::int64_t by) { counts_[fmt::format("skipped.{}", name_of(reason))] += by; }
-  void count(Repair repair, std::int64_t by) { counts_[fmt::format("repaired.{}", name_of(repair))] += by; }
+  void count(Skip reason, std::int64_t by) {
+    counts_[fmt::format("skipped.{}", name_of(reason))] += by;
+  }
+  void count(Repair repair, std::int64_t by) {
+    counts_[fmt::format("repaired.{}", name_of(repair))] += by;
+  }
 
   void skip(const Outcome& outcome) {
     count(outcome.usable.skip, 1);
@@ -139,12 +150,12 @@ class Collector {
     return digest.hex().substr(0, 32);
   }
 
-  // By chat, not by record: parts of one chat share text. Records without an id are chats of their own.
+  // By chat, not by record: parts of one chat share text. Records without an id are chats of their
+  // own.
   bool is_held_out(const Outcome& outcome) const {
     const std::string chat = outcome.id.empty() ? fmt::format("record {}", outcome.number)
                                                 : "id " + std::string(base_id(outcome.id));
-    const double place =
-        static_cast<double>(std::stoull(sha256_of(chat).substr(0, 12), nullptr, 16)) * 0x1p-48;
+    const double place = double(std::stoull(sha256_of(chat).substr(0, 12), nullptr, 16)) * 0x1p-48;
     return place < options_.held_out;
   }
 
@@ -159,8 +170,10 @@ class Collector {
 }  // namespace
 
 void check(const PrepareOptions& options) {
-  require(options.max_len >= 2, ExitCode::usage, "--max-len {}, wanted at least 2", options.max_len);
-  require(options.threads >= 1 && options.threads <= 1024, ExitCode::usage, "--threads {}, wanted 1 .. 1024", options.threads);
+  require(options.max_len >= 2, ExitCode::usage, "--max-len {}, wanted at least 2",
+          options.max_len);
+  require(options.threads >= 1 && options.threads <= 1024, ExitCode::usage,
+          "--threads {}, wanted 1 .. 1024", options.threads);
   require(options.held_out >= 0 && options.held_out < 1, ExitCode::usage,
           "--held-out {}, wanted 0 <= share < 1", options.held_out);
   require(!options.limit || *options.limit > 0, ExitCode::usage, "--limit 0, wanted at least 1");
@@ -177,7 +190,8 @@ PrepareReport prepare(const PrepareOptions& options, const Renderer& renderer) {
   Staging staging(out);
   Collector collector(staging.path(), options, renderer.vocabulary);
   each_record<Outcome>(
-      reader, options, [&](const RawRecord& record) { return sample_of(record, options, answers, renderer.render); },
+      reader, options,
+      [&](const RawRecord& record) { return sample_of(record, options, answers, renderer.render); },
       [&](Outcome outcome) {
         used.note(outcome.answer_rows);
         collector.add(std::move(outcome));
@@ -185,7 +199,8 @@ PrepareReport prepare(const PrepareOptions& options, const Renderer& renderer) {
       });
   used.require_all(options.data);
 
-  SourceNote source{options.data.filename().string(), reader.offset(), reader.cut().has_value(), 0, 0};
+  SourceNote source{options.data.filename().string(), reader.offset(), reader.cut().has_value(), 0,
+                    0};
   if (reader.cut()) {
     source.cut_record = reader.cut()->record;
     source.cut_offset = reader.cut()->record_offset;
@@ -195,7 +210,7 @@ PrepareReport prepare(const PrepareOptions& options, const Renderer& renderer) {
                    renderer.template_digest,
                    reader.digest_so_far(),
                    renderer.vocabulary,
-                   static_cast<std::int64_t>(options.max_len),
+                   std::int64_t(options.max_len),
                    {}};
   collector.finish(facts, source, renderer.model);
   staging.publish();

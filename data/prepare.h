@@ -1,5 +1,5 @@
-// From a ShareGPT file to a data set of token shards, in bounded memory, on any number of threads with the
-// same bytes.
+// From a ShareGPT file to a data set of token shards, in bounded memory, on any number of threads
+// with the same bytes.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -13,16 +13,20 @@
 namespace dex {
 
 struct PrepareOptions {
-  std::filesystem::path data, out;     // `out` must be absent or empty; it appears whole or not at all
+  // `out` must be absent or empty; it appears whole or not at all
+  std::filesystem::path data, out;
   std::size_t max_len = 1024;          // tokens of a sample
   bool allow_truncated = false;        // take the whole records of a cut file
   std::optional<std::uint64_t> limit;  // look at no more records than this
-  double held_out = 0.02;              // share of chats, chosen by a hash of the id without its part number
+  // share of chats, chosen by a hash of the id without its part number
+  double held_out = 0.02;
   int threads = 1;
-  std::vector<std::filesystem::path> answers;  // files of answers that take the place of the conversations' own
+  // files of answers that take the place of the conversations' own
+  std::vector<std::filesystem::path> answers;
 };
 
-void check(const PrepareOptions& options);  // Error(usage) naming the option, the value and what is wanted
+// Error(usage) naming the option, the value and what is wanted
+void check(const PrepareOptions& options);
 
 struct Renderer {  // a chat template bound to a tokenizer, and what the shards say about the two
   Render render;
@@ -35,8 +39,9 @@ struct PrepareReport {
   double seconds = 0;
 };
 
-// With answers a sample ends with the last question that has one. Besides the shards writes skipped.jsonl: record number, id and reason of every record that gave no sample.
-// Error(io) when the file is cut (unless allowed) or altered, Error(usage) when no sample is left.
+// With answers a sample ends with the last question that has one. Besides the shards writes
+// skipped.jsonl: record number, id and reason of every record that gave no sample. Error(io) when
+// the file is cut (unless allowed) or altered, Error(usage) when no sample is left.
 PrepareReport prepare(const PrepareOptions& options, const Renderer& renderer);
 
 }  // namespace dex

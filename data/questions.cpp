@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
-#include "common/error.h"
-#include "common/file.h"
+#include "common/base/error.h"
+#include "common/base/file.h"
 #include "data/answers.h"
 #include "data/conversation.h"
 #include "data/record_pipeline.h"
@@ -18,17 +18,23 @@ struct Outcome {  // of one record: a pure function of it and the answers
   std::vector<std::size_t> answer_rows;
 };
 
-std::string job_line(const std::string& id, const std::vector<Message>& messages, std::size_t max_tokens) {
+std::string job_line(const std::string& id, const std::vector<Message>& messages,
+                     std::size_t max_tokens) {
   nlohmann::json asked = nlohmann::json::array();
-  for (const Message& message : messages) asked.push_back({{"role", message.role}, {"content", message.content}});
-  const nlohmann::json job = {{"custom_id", id}, {"method", "POST"}, {"url", "/v1/chat/completions"},
-                              {"body", {{"messages", asked}, {"max_tokens", max_tokens}, {"temperature", 0}}}};
+  for (const Message& message : messages)
+    asked.push_back({{"role", message.role}, {"content", message.content}});
+  const nlohmann::json job = {
+      {"custom_id", id},
+      {"method", "POST"},
+      {"url", "/v1/chat/completions"},
+      {"body", {{"messages", asked}, {"max_tokens", max_tokens}, {"temperature", 0}}}};
   return job.dump() + "\n";
 }
 
 class Asker {
  public:
-  Asker(const PrepareOptions& options, const QuestionOptions& questions, const Answers& answers, const Render& render)
+  Asker(const PrepareOptions& options, const QuestionOptions& questions, const Answers& answers,
+        const Render& render)
       : options_(options), questions_(questions), answers_(answers), render_(render) {}
 
   Outcome next_question(const RawRecord& record) const {
@@ -51,8 +57,9 @@ class Asker {
   // Tokens an answer may have.
   std::size_t room_after(const Dialogue& dialogue) const {
     if (questions_.turns > 0 && dialogue.answered >= questions_.turns) return 0;
-    const std::size_t used = render_sample(dialogue.messages, options_.max_len, render_).tokens.size();
-    return std::min(options_.max_len - used, static_cast<std::size_t>(questions_.answer_tokens));
+    const std::size_t used =
+        render_sample(dialogue.messages, options_.max_len, render_).tokens.size();
+    return std::min(options_.max_len - used, std::size_t(questions_.answer_tokens));
   }
 
   const PrepareOptions& options_;
@@ -63,9 +70,11 @@ class Asker {
 
 }  // namespace
 
-QuestionReport write_questions(const PrepareOptions& options, const QuestionOptions& questions, const Renderer& renderer) {
+QuestionReport write_questions(const PrepareOptions& options, const QuestionOptions& questions,
+                               const Renderer& renderer) {
   require(questions.turns >= 0, ExitCode::usage, "--turns {}, wanted 0 or more", questions.turns);
-  require(questions.answer_tokens >= 1, ExitCode::usage, "--answer-tokens {}, wanted at least 1", questions.answer_tokens);
+  require(questions.answer_tokens >= 1, ExitCode::usage, "--answer-tokens {}, wanted at least 1",
+          questions.answer_tokens);
   check(options);
   SharegptReader reader(options.data);
   refuse_cut_file(options);
@@ -73,17 +82,21 @@ QuestionReport write_questions(const PrepareOptions& options, const QuestionOpti
   UsedRows used(answers);
   const Asker asker(options, questions, answers, renderer.render);
   QuestionReport report{{{"read", 0}, {"kept", 0}}};
-  for (int i = 1; i < static_cast<int>(Skip::count); ++i) report.counts[fmt::format("skipped.{}", name_of(Skip(i)))] = 0;
+  for (int i = 1; i < int(Skip::count); ++i)
+    report.counts[fmt::format("skipped.{}", name_of(Skip(i)))] = 0;
   std::unordered_set<std::string> asked;
   std::string lines;
   each_record<Outcome>(
       reader, options, [&](const RawRecord& record) { return asker.next_question(record); },
       [&](Outcome outcome) {
         used.note(outcome.answer_rows);
-        if (outcome.skip == Skip::none && !asked.insert(outcome.id).second) outcome.skip = Skip::duplicate;
+        if (outcome.skip == Skip::none && !asked.insert(outcome.id).second)
+          outcome.skip = Skip::duplicate;
         if (outcome.skip == Skip::none) lines += outcome.line;
         ++report.counts["read"];
-        ++report.counts[outcome.skip == Skip::none ? "kept" : fmt::format("skipped.{}", name_of(outcome.skip))];
+        ++report.counts[outcome.skip == Skip::none
+                            ? "kept"
+                            : fmt::format("skipped.{}", name_of(outcome.skip))];
         return fmt::format("{} questions", report.counts["kept"]);
       });
   used.require_all(options.data);

@@ -1,5 +1,6 @@
-// What is to be asked of a model so that the answers of conversations become its own: one job line for the next question
-// of every conversation. Asked turn by turn: the answers so far are part of the next question.
+// What is to be asked of a model so that the answers of conversations become its own: one job line
+// for the next question of every conversation. Asked turn by turn: the answers so far are part of
+// the next question.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -20,8 +21,10 @@ struct QuestionReport {
   std::map<std::string, std::int64_t> counts;  // "read" = "kept" (a line each) + "skipped.<reason>"
 };
 
-// `options.answers` are the answers to earlier questions, `options.out` is not used. A question that leaves no room for an
-// answer within `options.max_len` is not asked. The file appears whole, and empty when nothing is left to ask.
-QuestionReport write_questions(const PrepareOptions& options, const QuestionOptions& questions, const Renderer& renderer);
+// `options.answers` are the answers to earlier questions, `options.out` is not used. A question
+// that leaves no room for an answer within `options.max_len` is not asked. The file appears whole,
+// and empty when nothing is left to ask.
+QuestionReport write_questions(const PrepareOptions& options, const QuestionOptions& questions,
+                               const Renderer& renderer);
 
 }  // namespace dex

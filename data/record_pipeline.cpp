@@ -3,8 +3,8 @@
 #include <cctype>
 #include <fstream>
 
-#include "common/error.h"
-#include "common/log.h"
+#include "common/base/error.h"
+#include "common/base/log.h"
 
 namespace dex {
 
@@ -12,11 +12,12 @@ void judge_cut(const SharegptReader& reader, const PrepareOptions& options) {
   if (!reader.cut()) return;
   const Cut& cut = *reader.cut();
   const std::string what = fmt::format(
-      "{}: cut: the file ends at byte {} before its array does, inside or before record {} (counting from 0) "
+      "{}: cut: the file ends at byte {} before its array does, inside or before record {} "
+      "(counting from 0) "
       "at byte {}",
       options.data.string(), cut.end, cut.record, cut.record_offset);
-  require(options.allow_truncated, ExitCode::io, "{}; --allow-truncated takes the {} whole records", what,
-          cut.record);
+  require(options.allow_truncated, ExitCode::io, "{}; --allow-truncated takes the {} whole records",
+          what, cut.record);
   require(cut.record > 0, ExitCode::io, "{}; no whole record", what);
   spdlog::warn("{}; the {} whole records are taken", what, cut.record);
 }
@@ -25,7 +26,7 @@ void refuse_cut_file(const PrepareOptions& options) {
   if (options.allow_truncated || options.limit) return;
   std::ifstream file(options.data, std::ios::binary | std::ios::ate);
   char last = ' ';
-  for (auto at = static_cast<std::int64_t>(file.tellg()) - 1;
+  for (auto at = std::int64_t(file.tellg()) - 1;
        at >= 0 && std::isspace(static_cast<unsigned char>(last)); --at)
     file.seekg(at).get(last);
   if (last == ']') return;

@@ -11,17 +11,17 @@ constexpr std::size_t kFirstBytesPerToken = 6;  // most texts fit at the first t
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-// The first place at or after `from` between a letter and a space: byte-level BPE splits there before it
-// merges, no SentencePiece piece of a word model crosses it, normalisation changes nothing there. The text's
-// size if there is none.
+// The first place at or after `from` between a letter and a space: byte-level BPE splits there
+// before it merges, no SentencePiece piece of a word model crosses it, normalisation changes
+// nothing there. The text's size if there is none.
 std::size_t safe_cut(const std::string& text, std::size_t from) {
   for (std::size_t i = std::max<std::size_t>(from, 1); i < text.size(); ++i)
     if (is_letter(text[i - 1]) && (text[i] == ' ' || text[i] == '\n')) return i;
   return text.size();
 }
 
-// Messages up to about `bytes` of text. Two more follow a cut one, emptied: templates treat the last turn and
-// the one after a system message differently from others.
+// Messages up to about `bytes` of text. Two more follow a cut one, emptied: templates treat the
+// last turn and the one after a system message differently from others.
 std::vector<Message> capped(std::span<const Message> messages, std::size_t bytes, bool& cut) {
   std::vector<Message> kept;
   std::size_t left = messages.size();
@@ -58,8 +58,10 @@ Sample render_sample(std::span<const Message> messages, std::size_t max_len, con
   return {std::move(chat.tokens), std::move(chat.supervised)};
 }
 
-Sample render_unfinished_sample(std::span<const Message> messages, std::size_t max_len, const Render& render) {
-  // The end that stands after the last answer must be seen to be left out, so more is rendered than is kept.
+Sample render_unfinished_sample(std::span<const Message> messages, std::size_t max_len,
+                                const Render& render) {
+  // The end that stands after the last answer must be seen to be left out, so more is rendered than
+  // is kept.
   Sample sample = render_sample(messages, max_len + kFrameTokens, render);
   std::size_t length = sample.tokens.size();
   if (length < max_len + kFrameTokens) {

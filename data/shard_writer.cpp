@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "common/digest.h"
-#include "common/error.h"
-#include "common/h5.h"
+#include "common/base/digest.h"
+#include "common/base/error.h"
+#include "common/base/h5.h"
 
 namespace dex {
 
@@ -21,7 +21,7 @@ struct ShardWriter::Shard {
     facts.samples += 1;
     facts.tokens += ids.size();
     facts.supervised +=
-        static_cast<std::uint64_t>(std::count(sample.supervised.begin(), sample.supervised.end(), 1));
+        std::uint64_t(std::count(sample.supervised.begin(), sample.supervised.end(), 1));
     writer.append("tokens", std::span<const std::uint32_t>(ids));
     writer.append("supervised", std::span<const std::uint8_t>(sample.supervised));
     writer.append("offsets", std::span<const std::uint64_t>(&facts.tokens, 1));
@@ -31,14 +31,16 @@ struct ShardWriter::Shard {
   ShardFile facts;
 };
 
-ShardWriter::ShardWriter(std::filesystem::path dir, std::int64_t vocabulary, std::uint64_t tokens_per_shard)
+ShardWriter::ShardWriter(std::filesystem::path dir, std::int64_t vocabulary,
+                         std::uint64_t tokens_per_shard)
     : dir_(std::move(dir)), vocabulary_(vocabulary), tokens_per_shard_(tokens_per_shard) {}
 ShardWriter::~ShardWriter() = default;
 
 ShardWriter::Shard& ShardWriter::shard_for(const std::string& split) {
   auto& shards = splits_[split];
   if (shards.empty() || shards.back()->facts.tokens >= tokens_per_shard_)
-    shards.push_back(std::make_unique<Shard>(dir_ / fmt::format("{}-{:05}.h5", split, shards.size())));
+    shards.push_back(
+        std::make_unique<Shard>(dir_ / fmt::format("{}-{:05}.h5", split, shards.size())));
   return *shards.back();
 }
 
@@ -46,12 +48,13 @@ void ShardWriter::add(const std::string& split, const Sample& sample) {
   require(sample.tokens.size() == sample.supervised.size(), ExitCode::bug,
           "a sample has {} tokens and {} marks", sample.tokens.size(), sample.supervised.size());
   for (Token id : sample.tokens)
-    require(id >= 0 && id < vocabulary_, ExitCode::bug, "token id {} outside the vocabulary of {}", id,
-            vocabulary_);
+    require(id >= 0 && id < vocabulary_, ExitCode::bug, "token id {} outside the vocabulary of {}",
+            id, vocabulary_);
   shard_for(split).add(sample);
 }
 
-void ShardWriter::finish(const ShardFacts& facts, const SourceNote& source, const std::string& model) {
+void ShardWriter::finish(const ShardFacts& facts, const SourceNote& source,
+                         const std::string& model) {
   Manifest manifest{facts, source, model, {{"train", {}}, {"held_out", {}}}};
   for (auto& [split, shards] : splits_) {
     for (auto& shard : shards) {

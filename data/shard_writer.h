@@ -19,7 +19,8 @@ class ShardWriter {
               std::uint64_t tokens_per_shard = std::uint64_t{1} << 24);
   ~ShardWriter();
 
-  void add(const std::string& split, const Sample& sample);  // an id outside the vocabulary is Error(bug)
+  // an id outside the vocabulary is Error(bug)
+  void add(const std::string& split, const Sample& sample);
   // Gives every shard the facts, closes all, writes the manifest last.
   void finish(const ShardFacts& facts, const SourceNote& source, const std::string& model);
 

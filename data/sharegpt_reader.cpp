@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "common/digest.h"
-#include "common/error.h"
+#include "common/base/digest.h"
+#include "common/base/error.h"
 
 namespace dex {
 namespace {
@@ -17,8 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// Far above any conversation. A lost bracket must not pull the rest of the file into memory, nor deep nesting
-// its tree.
+// Far above any conversation. A lost bracket must not pull the rest of the file into memory, nor
+// deep nesting its tree.
 constexpr std::size_t kMaxRecordBytes = std::size_t{64} << 20;
 constexpr int kMaxDepth = 64;
 
@@ -65,7 +65,8 @@ class SharegptReader::Source {
  public:
   explicit Source(const fs::path& path)
       : path_(path), file_(open(path.c_str(), O_RDONLY | O_CLOEXEC)), buffer_(1 << 20) {
-    require(file_ >= 0, ExitCode::io, "{}: cannot be opened: {}", path.string(), std::strerror(errno));
+    require(file_ >= 0, ExitCode::io, "{}: cannot be opened: {}", path.string(),
+            std::strerror(errno));
   }
   ~Source() { close(file_); }
 
@@ -95,7 +96,7 @@ class SharegptReader::Source {
     while (got < 0 && errno == EINTR);
     require(got >= 0, ExitCode::io, "{}: cannot be read at byte {}: {}", path_.string(), before_,
             std::strerror(errno));
-    size_ = static_cast<std::size_t>(got);
+    size_ = std::size_t(got);
   }
 
   fs::path path_;
@@ -128,10 +129,11 @@ void SharegptReader::open_array() {
   for (int byte : {0xef, 0xbb, 0xbf})  // a byte order mark
     if (source_->peek() == byte) source_->take();
   const int c = skip_space();
-  require(c != -1, ExitCode::io, "{}: empty: {} bytes, wanted a JSON array of conversations", path_.string(),
-          file_size_);
-  require(c == '[', ExitCode::io, "{}: starts with {} at byte {}, wanted a JSON array of conversations",
-          path_.string(), quoted(c), offset());
+  require(c != -1, ExitCode::io, "{}: empty: {} bytes, wanted a JSON array of conversations",
+          path_.string(), file_size_);
+  require(c == '[', ExitCode::io,
+          "{}: starts with {} at byte {}, wanted a JSON array of conversations", path_.string(),
+          quoted(c), offset());
   source_->take();
 }
 
@@ -155,14 +157,14 @@ std::optional<RawRecord> SharegptReader::next() {
     return std::nullopt;
   }
   if (records_ > 0) {
-    require(c == ',', ExitCode::io, "{}: {} at byte {}, wanted ',' or ']' after record {}", path_.string(),
-            quoted(c), offset(), records_ - 1);
+    require(c == ',', ExitCode::io, "{}: {} at byte {}, wanted ',' or ']' after record {}",
+            path_.string(), quoted(c), offset(), records_ - 1);
     source_->take();
     c = skip_space();
     if (c == -1) return stop_at_cut(offset());
   }
-  require(c != ',' && c != ']' && c != '}' && c != ':', ExitCode::io, "{}: {} at byte {}, wanted record {}",
-          path_.string(), quoted(c), offset(), records_);
+  require(c != ',' && c != ']' && c != '}' && c != ':', ExitCode::io,
+          "{}: {} at byte {}, wanted record {}", path_.string(), quoted(c), offset(), records_);
   RawRecord record{records_, offset(), ""};
   record.text = c == '{' || c == '[' ? balanced_text() : scalar_text();
   if (record.text.empty()) return stop_at_cut(record.offset);
@@ -176,27 +178,28 @@ std::string SharegptReader::balanced_text() {
   Nesting nesting;
   for (auto bytes = source_->buffered(); !bytes.empty(); bytes = source_->buffered()) {
     const std::size_t used = nesting.advance(bytes);
-    require(nesting.depth() <= kMaxDepth, ExitCode::io, "{}: record {} nests deeper than {} before byte {}",
-            path_.string(), records_, kMaxDepth, offset() + used);
+    require(nesting.depth() <= kMaxDepth, ExitCode::io,
+            "{}: record {} nests deeper than {} before byte {}", path_.string(), records_,
+            kMaxDepth, offset() + used);
     text += bytes.substr(0, used);
     source_->take(used);
     if (nesting.closed()) return text;
     require(text.size() <= kMaxRecordBytes, ExitCode::io,
-            "{}: record {} before byte {} is longer than {} bytes", path_.string(), records_, offset(),
-            kMaxRecordBytes);
+            "{}: record {} before byte {} is longer than {} bytes", path_.string(), records_,
+            offset(), kMaxRecordBytes);
   }
   return "";
 }
 
-// A record that is no object: a string, or what stands before the next separator. "" when the file ends
-// first.
+// A record that is no object: a string, or what stands before the next separator. "" when the file
+// ends first.
 std::string SharegptReader::scalar_text() {
   std::string text;
   bool in_string = false, escaped = false;
   for (int c = source_->peek(); c != -1; c = source_->peek()) {
     if (!in_string && (c == ',' || c == ']' || is_space(c))) return text;
     source_->take();
-    text.push_back(static_cast<char>(c));
+    text.push_back(char(c));
     if (c == '"' && !escaped) in_string = !in_string;
     escaped = in_string && c == '\\' && !escaped;
     require(text.size() <= kMaxRecordBytes, ExitCode::io, "{}: record {} is longer than {} bytes",
@@ -238,8 +241,8 @@ Conversation parse_record(const RawRecord& record, const fs::path& path) {
   try {
     value = json::parse(record.text);
   } catch (const json::parse_error& error) {
-    // Half a surrogate pair is what cutting a text between UTF-16 units leaves: one bad text, not a damaged
-    // file.
+    // Half a surrogate pair is what cutting a text between UTF-16 units leaves: one bad text, not a
+    // damaged file.
     if (std::strstr(error.what(), "surrogate")) return conversation;
     fail(ExitCode::io, "{}: record {} at byte {} is not JSON: {}", path.string(), record.number,
          record.offset + (error.byte ? error.byte - 1 : 0), error.what());

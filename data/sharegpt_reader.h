@@ -1,4 +1,5 @@
-// A ShareGPT file, one JSON array of any size, record by record in memory bounded by its largest record.
+// A ShareGPT file, one JSON array of any size, record by record in memory bounded by its largest
+// record.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -28,9 +29,9 @@ class SharegptReader {
   explicit SharegptReader(const std::filesystem::path& path);
   ~SharegptReader();
 
-  // The next whole record; nothing after the last one, or where the file is cut. Bytes that no cut explains
-  // (after the array, or in place of a comma) are Error(io) with their offset. Reads no further than the
-  // record it returns.
+  // The next whole record; nothing after the last one, or where the file is cut. Bytes that no cut
+  // explains (after the array, or in place of a comma) are Error(io) with their offset. Reads no
+  // further than the record it returns.
   std::optional<RawRecord> next();
 
   const std::optional<Cut>& cut() const { return cut_; }
@@ -53,8 +54,8 @@ class SharegptReader {
   bool opened_ = false, ended_ = false;
 };
 
-// Error(io) naming path, record and byte when the text is not JSON. JSON of another form than a conversation,
-// or with half a surrogate pair in a text, comes back marked malformed.
+// Error(io) naming path, record and byte when the text is not JSON. JSON of another form than a
+// conversation, or with half a surrogate pair in a text, comes back marked malformed.
 Conversation parse_record(const RawRecord& record, const std::filesystem::path& path);
 
 }  // namespace dex

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "common/digest.h"
-#include "common/error.h"
+#include "common/base/digest.h"
+#include "common/base/error.h"
 
 namespace dex {
 namespace {
@@ -11,19 +11,20 @@ namespace {
 namespace fs = std::filesystem;
 
 void verify_bytes(const fs::path& path, const ShardFile& expected) {
-  require(fs::exists(path), ExitCode::io, "{}: missing, though the manifest lists it", path.string());
+  require(fs::exists(path), ExitCode::io, "{}: missing, though the manifest lists it",
+          path.string());
   const auto bytes = fs::file_size(path);
   require(bytes == expected.bytes, ExitCode::io, "{}: {} bytes, wanted {}", path.string(), bytes,
           expected.bytes);
   const std::string digest = sha256_of_file(path);
-  require(digest == expected.sha256, ExitCode::io, "{}: altered: SHA-256 {}, wanted {}", path.string(),
-          digest, expected.sha256);
+  require(digest == expected.sha256, ExitCode::io, "{}: altered: SHA-256 {}, wanted {}",
+          path.string(), digest, expected.sha256);
 }
 
 void verify_facts(const H5Reader& file, const ShardFacts& facts, const fs::path& path) {
   const auto check = [&](const char* name, const auto& seen, const auto& wanted) {
-    require(seen == wanted, ExitCode::io, "{}: {} is {}, the manifest says {}", path.string(), name, seen,
-            wanted);
+    require(seen == wanted, ExitCode::io, "{}: {} is {}, the manifest says {}", path.string(), name,
+            seen, wanted);
   };
   check("format", file.text_attribute("format"), std::string("dex token shard 1"));
   check("tokenizer_digest", file.text_attribute("tokenizer_digest"), facts.tokenizer_digest);
@@ -70,24 +71,26 @@ TokenShards::Shard TokenShards::open_shard(const ShardFile& expected) const {
 Sample TokenShards::sample(std::size_t index) const {
   require(index < size(), ExitCode::bug, "{}: sample {} of {}", dir_.string(), index, size());
   const auto after = std::upper_bound(begins_.begin(), begins_.end(), index);
-  const auto number = static_cast<std::size_t>(after - begins_.begin()) - 1;
+  const auto number = std::size_t(after - begins_.begin()) - 1;
   const Shard& shard = shards_[number];
   const std::size_t place = index - begins_[number];
   const std::uint64_t first = shard.offsets[place], count = shard.offsets[place + 1] - first;
   const auto ids = shard.file->read_u32("tokens", first, count);
   for (std::uint32_t id : ids)
-    require(id < static_cast<std::uint64_t>(facts().vocabulary), ExitCode::io,
-            "{}: sample {} has token id {}, its vocabulary ends before {}", dir_.string(), index, id,
-            facts().vocabulary);
-  return {std::vector<Token>(ids.begin(), ids.end()), shard.file->read_u8("supervised", first, count)};
+    require(id < std::uint64_t(facts().vocabulary), ExitCode::io,
+            "{}: sample {} has token id {}, its vocabulary ends before {}", dir_.string(), index,
+            id, facts().vocabulary);
+  return {std::vector<Token>(ids.begin(), ids.end()),
+          shard.file->read_u8("supervised", first, count)};
 }
 
 void TokenShards::require_made_for(const std::string& tokenizer_digest, std::int64_t embedding_rows,
                                    const std::string& template_digest) const {
   const auto check = [&](const char* what, const std::string& seen, const std::string& wanted) {
-    require(wanted.empty() || seen == wanted, ExitCode::usage,
-            "{}: made with another {} (digest {}, this model's is {}); run dex prepare with this model",
-            dir_.string(), what, seen, wanted);
+    require(
+        wanted.empty() || seen == wanted, ExitCode::usage,
+        "{}: made with another {} (digest {}, this model's is {}); run dex prepare with this model",
+        dir_.string(), what, seen, wanted);
   };
   check("tokenizer", facts().tokenizer_digest, tokenizer_digest);
   check("chat template", facts().template_digest, template_digest);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/h5.h"
+#include "common/base/h5.h"
 #include "data/manifest.h"
 #include "data/sample.h"
 
@@ -14,9 +14,9 @@ namespace dex {
 
 class TokenShards {
  public:
-  // `split` is "train" or "held_out" (may be empty). Sizes and digests of all its shards are verified before
-  // HDF5 sees one. Error(usage) when `dir` is no data set, Error(io) when anything is cut, altered or
-  // missing.
+  // `split` is "train" or "held_out" (may be empty). Sizes and digests of all its shards are
+  // verified before HDF5 sees one. Error(usage) when `dir` is no data set, Error(io) when anything
+  // is cut, altered or missing.
   static TokenShards open(const std::filesystem::path& dir, const std::string& split);
 
   std::size_t size() const { return begins_.back(); }
@@ -26,8 +26,8 @@ class TokenShards {
   const Manifest& manifest() const { return manifest_; }
   std::string digest() const { return manifest_.data_digest(); }
 
-  // Error(usage) with both values unless the data was made with this tokenizer and this template and every id
-  // it may hold has a row in the embedding. "" leaves tokenizer or template unchecked.
+  // Error(usage) with both values unless the data was made with this tokenizer and this template
+  // and every id it may hold has a row in the embedding. "" leaves tokenizer or template unchecked.
   void require_made_for(const std::string& tokenizer_digest, std::int64_t embedding_rows,
                         const std::string& template_digest = "") const;
 

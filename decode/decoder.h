@@ -7,16 +7,16 @@
 #include <string>
 #include <vector>
 
-#include "common/adapter.h"
-#include "common/lattice.h"
-#include "common/model.h"
-#include "common/token.h"
+#include "common/base/token.h"
+#include "common/explore/lattice.h"
+#include "common/model/adapter.h"
+#include "common/model/model.h"
 
 namespace dex {
 
 struct Limits {
-  int max_tokens = 128;        // 0 gives an empty result
-  bool ignore_stop = false;    // measurements: go on past the model's end tokens
+  int max_tokens = 128;      // 0 gives an empty result
+  bool ignore_stop = false;  // measurements: go on past the model's end tokens
 };
 
 struct DecodeResult {
@@ -37,23 +37,26 @@ using OnToken = std::function<void(const CommittedToken&)>;
 class Decoder {
  public:
   virtual ~Decoder() = default;
-  // Error(usage) when the prompt is empty, holds unknown ids or leaves no room for a token. `on_token` may be empty; it
-  // is called in order, on one thread, before generate returns.
-  virtual DecodeResult generate(std::span<const Token> prompt, const Limits& limits, const OnToken& on_token) = 0;
+  // Error(usage) when the prompt is empty, holds unknown ids or leaves no room for a token.
+  // `on_token` may be empty; it is called in order, on one thread, before generate returns.
+  virtual DecodeResult generate(std::span<const Token> prompt, const Limits& limits,
+                                const OnToken& on_token) = 0;
 };
 
 // Exit adapters by stage; null where a depth has none.
 using Adapters = std::vector<std::unique_ptr<Adapter>>;
 
-// Plain decoding: one row through every layer for each token. The reference that all others are compared with.
+// Plain decoding: one row through every layer for each token. The reference that all others are
+// compared with.
 std::unique_ptr<Decoder> plain_decoder(const Model& model, int threads);
 
-// Depth exploration (paper, Algorithm 1): a thread per explorer, each with `threads` workers of its own. `cores` binds
-// explorer k to core cores[k % size]; empty leaves it to the system.
-std::unique_ptr<Decoder> dex_decoder(const Model& model, const Adapters& adapters, LatticePolicy policy, int threads,
-                                     std::vector<int> cores);
+// Depth exploration (paper, Algorithm 1): a thread per explorer, each with a pool of `threads` of
+// its own. `cores` binds explorer k to core cores[k % size]; empty leaves it to the system.
+std::unique_ptr<Decoder> dex_decoder(const Model& model, const Adapters& adapters,
+                                     LatticePolicy policy, int threads, std::vector<int> cores);
 
-// Tokens that fit: the least of limits.max_tokens and the room the model's positions leave. Checks the prompt.
+// Tokens that fit: the least of limits.max_tokens and the room the model's positions leave. Checks
+// the prompt.
 int room_for(const Model& model, std::span<const Token> prompt, const Limits& limits);
 
 // Whether a committed token ends the text, with the reason.
@@ -61,7 +64,8 @@ struct StopRule {
   const Model& model;
   const Limits& limits;
   int room;
-  bool ends(const CommittedToken& token, DecodeResult& result) const;  // result holds `token` already
+  // result holds `token` already
+  bool ends(const CommittedToken& token, DecodeResult& result) const;
 };
 
 }  // namespace dex

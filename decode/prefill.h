@@ -9,7 +9,8 @@ constexpr int kPrefillChunk = 128;
 // Calls chunk(first, count) over [0, size).
 template <typename Chunk>
 void for_each_chunk(int size, Chunk chunk) {
-  for (int first = 0; first < size; first += kPrefillChunk) chunk(first, std::min(kPrefillChunk, size - first));
+  for (int first = 0; first < size; first += kPrefillChunk)
+    chunk(first, std::min(kPrefillChunk, size - first));
 }
 
 }  // namespace dex

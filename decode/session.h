@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/chat_template.h"
+#include "common/text/chat_template.h"
 #include "decode/decoder.h"
 
 namespace CLI {
@@ -21,14 +21,17 @@ struct SessionOptions {
   int threads = 0, rows = 8, width = 8;
   bool no_decs = false, single_exit = false;
 
-  void add_model_options(CLI::App& command);     // --model --adapters --depths --template --dtype --threads
-  void add_explorer_options(CLI::App& command);  // --expand --rows --width --no-decs --single-exit --devices
-  LatticePolicy policy() const;                  // Error(usage) on a contradiction
+  // --model --adapters --depths --template --dtype --threads
+  void add_model_options(CLI::App& command);
+  // --expand --rows --width --no-decs --single-exit --devices
+  void add_explorer_options(CLI::App& command);
+  LatticePolicy policy() const;  // Error(usage) on a contradiction
 };
 
 class Session {
  public:
-  // All options are checked before weights are read, those of explorers too: Error(usage) with the value seen.
+  // All options are checked before weights are read, those of explorers too: Error(usage) with the
+  // value seen.
   explicit Session(const SessionOptions& options);
 
   const Model& model() const { return *model_; }
@@ -38,8 +41,9 @@ class Session {
   std::unique_ptr<Decoder> dex() const;
   int threads() const { return threads_; }
 
-  // Ids of a raw prompt (with the token the model's files put before a text) or of a conversation to be answered.
-  std::vector<Token> prompt_ids(const std::string& text, bool parse_controls) const;
+  // Ids of a raw prompt (with the token the model's files put before a text) or of a conversation
+  // to be answered.
+  std::vector<Token> prompt_ids(const std::string& text, bool parse_special) const;
   std::vector<Token> chat_ids(std::span<const Message> messages) const;
   const Tokenizer& tokenizer() const;  // Error(usage) when the model has none
 

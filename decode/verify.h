@@ -7,7 +7,8 @@
 
 namespace dex {
 
-// The first difference in ids, bits of the final logits or way of ending; nothing when there is none.
+// The first difference in ids, bits of the final logits or way of ending; nothing when there is
+// none.
 std::optional<std::string> first_difference(const DecodeResult& plain, const DecodeResult& other);
 
 }  // namespace dex

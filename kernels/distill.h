@@ -11,9 +11,11 @@ namespace dex {
 struct DistillRows {
   const void* teacher = nullptr;  // (rows, vocab) logits of dtype
   const void* student = nullptr;  // as teacher
-  void* difference = nullptr;     // as teacher: softmax(student / tau) - softmax(teacher / tau); may be student
-  float* kl = nullptr;            // (rows): KL(softmax(teacher / tau) || softmax(student / tau))
-  std::uint8_t* agrees = nullptr;  // (rows): both have the same best token, the lowest id among equals
+  // as teacher: softmax(student / tau) - softmax(teacher / tau); may be student
+  void* difference = nullptr;
+  float* kl = nullptr;  // (rows): KL(softmax(teacher / tau) || softmax(student / tau))
+  // (rows): both have the same best token, the lowest id among equals
+  std::uint8_t* agrees = nullptr;
   int rows = 0, vocab = 0;
   float inverse_tau = 1;
   Dtype dtype = Dtype::f32;

@@ -1,5 +1,5 @@
-// Memory in huge pages where the system gives them: whoever streams hundreds of megabytes for every token spends more on
-// looking up small pages than on the bytes.
+// Memory in huge pages where the system gives them: whoever streams hundreds of megabytes for every
+// token spends more on looking up small pages than on the bytes.
 #pragma once
 #include <cstddef>
 
@@ -7,7 +7,8 @@ namespace dex {
 
 class HugeMemory {
  public:
-  explicit HugeMemory(std::size_t size);  // pages are touched only as they are used; throws std::bad_alloc
+  // pages are touched only as they are used; throws std::bad_alloc
+  explicit HugeMemory(std::size_t size);
   ~HugeMemory();
   HugeMemory(const HugeMemory&) = delete;
   HugeMemory& operator=(const HugeMemory&) = delete;

@@ -1,4 +1,5 @@
-// An adapter's rows: y = h + alpha (down silu(up norm(h) + up_bias) + down_bias). On the CPU the same comes from its pieces.
+// An adapter's rows: y = h + alpha (down silu(up norm(h) + up_bias) + down_bias). On the CPU the
+// same comes from its pieces.
 #pragma once
 #include "kernels/linear.h"
 #include "kernels/stream.h"
@@ -19,8 +20,8 @@ struct InduceRows {
 };
 
 namespace cuda {
-int induce_rows(const InduceRows& p, Scratch scratch, Stream stream);
-std::size_t induce_rows_scratch(const InduceRows& p);  // bytes; the pointers do not matter
+int induce_rows(const InduceRows& p, Workspace workspace, Stream stream);
+std::size_t induce_rows_workspace(const InduceRows& p);  // bytes; the pointers do not matter
 }  // namespace cuda
 
 }  // namespace dex

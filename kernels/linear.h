@@ -1,40 +1,44 @@
-// y = x W^T (+ bias) for a few rows against a large weight: the weight is streamed once whatever the number
-// of rows.
+// y = x W^T (+ bias) for a few rows against a large weight: the weight is streamed once whatever
+// the number of rows.
 #pragma once
 #include <cstdint>
 
 #include "kernels/stream.h"
+#include "kernels/thread_pool.h"
 #include "kernels/types.h"
-#include "kernels/workers.h"
 
 namespace dex {
 
 struct Linear {
-  const float* x = nullptr;      // (rows, in)
-  const void* weight = nullptr;  // (out, in) of dtype: for the CPU as panels.h packs it, on a GPU row by row
-  const float* bias = nullptr;   // (out), or null
-  float* y = nullptr;            // (rows, out)
+  const float* x = nullptr;  // (rows, in)
+  // (out, in) of dtype: for the CPU as panels.h packs it, on a GPU row by row
+  const void* weight = nullptr;
+  const float* bias = nullptr;  // (out), or null
+  float* y = nullptr;           // (rows, out)
   int rows = 0, in = 0, out = 0;
   Dtype dtype = Dtype::f32;
-  const float* scales = nullptr;  // (out): what a weight of i8 is multiplied by; null for other types
-  const void* next = nullptr;     // a hint: the weight read after this one, or null
+  // (out): what a weight of i8 is multiplied by; null for other types
+  const float* scales = nullptr;
+  const void* next = nullptr;  // a hint: the weight read after this one, or null
   std::int64_t next_bytes = 0;
 };
 
-// How x meets the weight: f32 as it is; bf16 rounded to bf16, products exact, sums in float; i8 as integers
-// of a scale per row and chunk of `in`, their products summed exactly, the chunks in float.
+// How x meets the weight: f32 as it is; bf16 rounded to bf16, products exact, sums in float; i8 as
+// integers of a scale per row and chunk of `in`, their products summed exactly, the chunks in
+// float.
 namespace cpu {
 // A row of y has the same bits whatever `rows`, its place among them and the number of threads.
-void linear(const Linear& p, Workers& workers);
+void linear(const Linear& p, ThreadPool& pool);
 }  // namespace cpu
 
 namespace cuda {
-// A row of y has the same bits whatever `rows`, its place among them and the other outputs. i8 gives
-// cpu::linear's bits.
-int linear(const Linear& p, Scratch scratch, Stream stream);
+// A row of y has the same bits whatever `rows`, its place among them and the other outputs. i8
+// gives cpu::linear's bits.
+int linear(const Linear& p, Workspace workspace, Stream stream);
 // y += scale * (x W^T + bias): a residual without a pass of its own.
-int linear_add(const Linear& p, float scale, Scratch scratch, Stream stream);
-std::size_t linear_scratch(const Linear& p);  // bytes either of them needs; the pointers do not matter
+int linear_add(const Linear& p, float scale, Workspace workspace, Stream stream);
+// bytes either of them needs; the pointers do not matter
+std::size_t linear_workspace(const Linear& p);
 }  // namespace cuda
 
 }  // namespace dex

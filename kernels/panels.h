@@ -1,6 +1,6 @@
-// Weights as the CPU's linear reads them. A panel holds kPanel outputs side by side, one step along `in` after the other, so
-// that a matrix is one stream and an output has a vector lane of its own. A step is one element of `in` for f32, two
-// neighbouring ones for the smaller types.
+// Weights as the CPU's linear reads them. A panel holds kPanel outputs side by side, one step along
+// `in` after the other, so that a matrix is one stream and an output has a vector lane of its own.
+// A step is one element of `in` for f32, two neighbouring ones for the smaller types.
 #pragma once
 #include <cstdint>
 
@@ -11,7 +11,9 @@ namespace dex {
 constexpr int kPanel = 32;
 
 constexpr int step_of(Dtype dtype) { return dtype == Dtype::f32 ? 1 : 2; }
-constexpr std::int64_t steps_of(std::int64_t in, Dtype dtype) { return (in + step_of(dtype) - 1) / step_of(dtype); }
+constexpr std::int64_t steps_of(std::int64_t in, Dtype dtype) {
+  return (in + step_of(dtype) - 1) / step_of(dtype);
+}
 constexpr std::int64_t panels_of(std::int64_t out) { return (out + kPanel - 1) / kPanel; }
 
 // Elements of a packed matrix; zeros fill the last panel and an odd `in`.

@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "kernels/stream.h"
+#include "kernels/thread_pool.h"
 #include "kernels/types.h"
-#include "kernels/workers.h"
 
 namespace dex {
 
@@ -18,8 +18,8 @@ struct RmsNorm {
 
 // Half-split rotary embedding, in place: pairs (i, i + head_dim/2).
 struct Rope {
-  float* x = nullptr;                         // (rows, heads, head_dim)
-  const std::int32_t* positions = nullptr;    // (rows)
+  float* x = nullptr;                          // (rows, heads, head_dim)
+  const std::int32_t* positions = nullptr;     // (rows)
   const float* inverse_frequencies = nullptr;  // (head_dim / 2)
   int rows = 0, heads = 0, head_dim = 0;
 };
@@ -32,7 +32,7 @@ struct Rotate {
   int heads = 0, head_dim = 0;
 };
 
-struct SiluMultiply {
+struct SiluMul {
   const float* gate = nullptr;  // (count)
   const float* up = nullptr;    // (count); null means 1: plain SiLU
   float* y = nullptr;           // (count); may be gate
@@ -40,7 +40,7 @@ struct SiluMultiply {
 };
 
 // y += scale * x
-struct AddScaled {
+struct Axpy {
   const float* x = nullptr;
   float* y = nullptr;
   std::int64_t count = 0;
@@ -49,26 +49,27 @@ struct AddScaled {
 
 // Writes rows into a KV cache, rounded to its type.
 struct KvAppend {
-  const float* k = nullptr;             // (rows, row_size)
+  const float* k = nullptr;  // (rows, row_size)
   const float* v = nullptr;
   const std::int32_t* cache_rows = nullptr;  // (rows)
-  void* keys = nullptr;                 // (capacity, row_size) of dtype
+  void* keys = nullptr;                      // (capacity, row_size) of dtype
   void* values = nullptr;
   int rows = 0, row_size = 0;
   Dtype dtype = Dtype::f32;
 };
 
-// What stands between the qkv product and attention, in one pass: q and k per head normed if the family does so, rotated;
-// k and v into the cache, rounded to its type.
+// What stands between the qkv product and attention, in one pass: q and k per head normed if the
+// family does so, rotated; k and v into the cache, rounded to its type.
 struct SplitQkv {
-  const float* qkv = nullptr;                 // (rows, (heads + 2 kv_heads) head_dim): queries, keys, values
-  const float* q_norm = nullptr;              // (head_dim), or null with k_norm
-  const float* k_norm = nullptr;              // (head_dim)
-  const std::int32_t* positions = nullptr;    // (rows)
-  const std::int32_t* cache_rows = nullptr;   // (rows)
+  // (rows, (heads + 2 kv_heads) head_dim): queries, keys, values
+  const float* qkv = nullptr;
+  const float* q_norm = nullptr;               // (head_dim), or null with k_norm
+  const float* k_norm = nullptr;               // (head_dim)
+  const std::int32_t* positions = nullptr;     // (rows)
+  const std::int32_t* cache_rows = nullptr;    // (rows)
   const float* inverse_frequencies = nullptr;  // (head_dim / 2)
-  float* q = nullptr;                         // (rows, heads, head_dim)
-  void* keys = nullptr;                       // (capacity, kv_heads, head_dim) of dtype
+  float* q = nullptr;                          // (rows, heads, head_dim)
+  void* keys = nullptr;                        // (capacity, kv_heads, head_dim) of dtype
   void* values = nullptr;
   int rows = 0, heads = 0, kv_heads = 0, head_dim = 0;
   float eps = 0;
@@ -86,25 +87,27 @@ struct GatherRows {
 
 // float -> dtype, round to nearest even.
 void convert(const float* from, void* to, std::int64_t count, Dtype dtype);
-void widen(const void* from, float* to, std::int64_t count, Dtype dtype);  // dtype -> float; not of int8
+// dtype -> float; not of int8
+void widen(const void* from, float* to, std::int64_t count, Dtype dtype);
 
 namespace cpu {
 void rms_norm(const RmsNorm& p);
 void rope(const Rope& p);
 void rotate(const Rotate& p);
-void silu_multiply(const SiluMultiply& p);
-void add_scaled(const AddScaled& p);
+void silu_mul(const SiluMul& p);
+void axpy(const Axpy& p);
 void kv_append(const KvAppend& p);
 }  // namespace cpu
 
 namespace cuda {
 int rms_norm(const RmsNorm& p, Stream stream);
 int rope(const Rope& p, Stream stream);
-int silu_multiply(const SiluMultiply& p, Stream stream);
-int add_scaled(const AddScaled& p, Stream stream);
+int silu_mul(const SiluMul& p, Stream stream);
+int axpy(const Axpy& p, Stream stream);
 int kv_append(const KvAppend& p, Stream stream);
 int convert(const float* from, void* to, std::int64_t count, Dtype dtype, Stream stream);
-int split_qkv(const SplitQkv& p, Stream stream);  // the bits of rms_norm, rope and kv_append one after the other
+// the bits of rms_norm, rope and kv_append one after the other
+int split_qkv(const SplitQkv& p, Stream stream);
 int gather_rows(const GatherRows& p, Stream stream);
 }  // namespace cuda
 

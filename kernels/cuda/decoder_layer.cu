@@ -10,10 +10,12 @@
 namespace dex::cuda {
 namespace {
 
-// The layer's buffers, one after the other in the scratch; what operators need themselves comes last and is shared.
+// The layer's buffers, one after the other in the workspace; what operators need themselves comes
+// last and is shared.
 struct Layer {
   const DecoderLayer& p;
-  float *normed = nullptr, *qkv = nullptr, *q = nullptr, *attended = nullptr, *gate = nullptr, *up = nullptr;
+  float *normed = nullptr, *qkv = nullptr, *q = nullptr, *attended = nullptr, *gate = nullptr,
+        *up = nullptr;
   Linear to_qkv, to_out, to_gate, to_up, to_down;
   TreeAttention attention;
   std::size_t buffer_bytes = 0, shared_bytes = 0;
@@ -22,10 +24,11 @@ struct Layer {
     const int q_size = p.heads * p.head_dim, kv_size = p.kv_heads * p.head_dim;
     const auto buffer = [&](int size) {
       auto* at = reinterpret_cast<float*>(static_cast<char*>(memory) + buffer_bytes);
-      buffer_bytes += (static_cast<std::size_t>(p.rows) * static_cast<std::size_t>(size) * sizeof(float) + 127) / 128 * 128;
+      buffer_bytes += (std::size_t(p.rows) * std::size_t(size) * sizeof(float) + 127) / 128 * 128;
       return at;
     };
-    normed = buffer(p.hidden), qkv = buffer(q_size + 2 * kv_size), q = buffer(q_size), attended = buffer(q_size);
+    normed = buffer(p.hidden), qkv = buffer(q_size + 2 * kv_size), q = buffer(q_size),
+    attended = buffer(q_size);
     gate = buffer(p.intermediate), up = buffer(p.intermediate);
     to_qkv = linear_of(normed, p.hidden, p.qkv, qkv, q_size + 2 * kv_size);
     to_out = linear_of(attended, q_size, p.out, p.x, p.hidden);
@@ -37,19 +40,19 @@ struct Layer {
                  .values = p.values,
                  .context = p.context,
                  .context_size = p.context_size,
-                 .branch = p.branch,
-                 .branch_begin = p.branch_begin,
+                 .ancestors = p.ancestors,
+                 .ancestors_begin = p.ancestors_begin,
                  .out = attended,
                  .rows = p.rows,
                  .heads = p.heads,
                  .kv_heads = p.kv_heads,
                  .head_dim = p.head_dim,
-                 .scale = 1.0f / std::sqrt(static_cast<float>(p.head_dim)),
+                 .scale = 1.0f / std::sqrt(float(p.head_dim)),
                  .dtype = p.cache_dtype,
                  .most_keys = p.most_keys};
-    shared_bytes = tree_attention_scratch(attention);
+    shared_bytes = tree_attention_workspace(attention);
     for (const Linear* l : {&to_qkv, &to_out, &to_gate, &to_up, &to_down})
-      shared_bytes = std::max(shared_bytes, linear_scratch(*l));
+      shared_bytes = std::max(shared_bytes, linear_workspace(*l));
   }
 
   Linear linear_of(const float* x, int in, const Weight& weight, float* y, int out) const {
@@ -61,25 +64,27 @@ struct Layer {
 };
 
 int norm(const DecoderLayer& p, const float* weight, float* y, Stream stream) {
-  return rms_norm({.x = p.x, .weight = weight, .y = y, .rows = p.rows, .size = p.hidden, .eps = p.eps}, stream);
+  return rms_norm(
+      {.x = p.x, .weight = weight, .y = y, .rows = p.rows, .size = p.hidden, .eps = p.eps}, stream);
 }
 
 }  // namespace
 
-std::size_t decoder_layer_scratch(const DecoderLayer& p) {
+std::size_t decoder_layer_workspace(const DecoderLayer& p) {
   if (p.rows <= 0) return 0;
   const Layer layer(p, nullptr);
   return layer.buffer_bytes + layer.shared_bytes;
 }
 
-int decoder_layer(const DecoderLayer& p, Scratch scratch, Stream stream) {
+int decoder_layer(const DecoderLayer& p, Workspace workspace, Stream stream) {
   if (p.rows <= 0) return 0;
-  const Layer l(p, scratch.memory);
-  if (scratch.bytes < l.buffer_bytes + l.shared_bytes) return kTooSmall;
-  const Scratch shared{static_cast<char*>(scratch.memory) + l.buffer_bytes, l.shared_bytes};
+  const Layer l(p, workspace.memory);
+  if (workspace.bytes < l.buffer_bytes + l.shared_bytes) return kTooSmall;
+  const Workspace shared{static_cast<char*>(workspace.memory) + l.buffer_bytes, l.shared_bytes};
   int error = norm(p, p.input_norm, l.normed, stream);
   if (!error) error = linear(l.to_qkv, shared, stream);
-  // All rows are in the cache before any of them is attended to: a row may be the ancestor of its neighbour.
+  // All rows are in the cache before any of them is attended to: a row may be the ancestor of its
+  // neighbour.
   if (!error)
     error = split_qkv({.qkv = l.qkv,
                        .q_norm = p.q_norm,
@@ -103,7 +108,9 @@ int decoder_layer(const DecoderLayer& p, Scratch scratch, Stream stream) {
   if (!error) error = linear(l.to_gate, shared, stream);
   if (!error) error = linear(l.to_up, shared, stream);
   if (!error)
-    error = silu_multiply({.gate = l.gate, .up = l.up, .y = l.gate, .count = std::int64_t{p.rows} * p.intermediate}, stream);
+    error = silu_mul(
+        {.gate = l.gate, .up = l.up, .y = l.gate, .count = std::int64_t{p.rows} * p.intermediate},
+        stream);
   if (!error) error = linear_add(l.to_down, 1, shared, stream);
   return error;
 }

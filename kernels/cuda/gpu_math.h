@@ -1,5 +1,6 @@
-// Functions whose bits are the same on the host, in the emulator and on a GPU: made of + * / fmaf, square root and integer
-// moves, all correctly rounded everywhere as long as no compiler fuses a multiply and an add on its own (-fmad=false,
+// Functions whose bits are the same on the host, in the emulator and on a GPU: made of + * / fmaf,
+// square root and integer moves, all correctly rounded everywhere as long as no compiler fuses a
+// multiply and an add on its own (-fmad=false,
 // -ffp-contract=off). CUDA's expf, logf and rsqrtf are approximations of its own.
 #pragma once
 #include <cmath>
@@ -16,7 +17,8 @@ __host__ __device__ inline float exp_of(float x) {
   const float shifter = 12582912.0f, shifted = fmaf(bounded, 0x1.715476p+0f, shifter);
   const std::uint32_t n = bits_as<std::uint32_t>(shifted) - bits_as<std::uint32_t>(shifter);
   const float whole = shifted - shifter;
-  const float r = fmaf(whole, -0x1.7f7d1cp-20f, fmaf(whole, -0x1.62e4p-1f, bounded));  // x - whole ln 2, |r| <= ln 2 / 2
+  // x - whole ln 2, |r| <= ln 2 / 2
+  const float r = fmaf(whole, -0x1.7f7d1cp-20f, fmaf(whole, -0x1.62e4p-1f, bounded));
   float p = 0x1.6a2416p-10f;  // (e^r - 1 - r) / r^2, error 3e-9 of e^r
   p = fmaf(p, r, 0x1.1239f2p-7f);
   p = fmaf(p, r, 0x1.5558f2p-5f);
@@ -24,7 +26,7 @@ __host__ __device__ inline float exp_of(float x) {
   p = fmaf(p, r, 0x1.fffffcp-2f);
   const float e = fmaf(r * r, p, r) + 1.0f;
   // 2^n in two factors: one could leave the range of normal numbers.
-  const std::uint32_t half = static_cast<std::uint32_t>(static_cast<std::int32_t>(n) >> 1);
+  const std::uint32_t half = std::uint32_t(std::int32_t(n) >> 1);
   return e * bits_as<float>((half + 127u) << 23) * bits_as<float>((n - half + 127u) << 23);
 }
 
@@ -36,9 +38,9 @@ __host__ __device__ inline float log_of(float x) {
   const std::uint32_t bits = bits_as<std::uint32_t>(subnormal ? x * 0x1p+23f : x);
   // x = m 2^n with m in [sqrt(1/2), sqrt(2)).
   const std::uint32_t above = bits - 0x3f3504f3u;
-  const std::int32_t n = static_cast<std::int32_t>(above) >> 23;
+  const std::int32_t n = std::int32_t(above) >> 23;
   const float m = bits_as<float>((above & 0x7fffffu) + 0x3f3504f3u);
-  const float whole = static_cast<float>(n - (subnormal ? 23 : 0)), f = m - 1.0f, f2 = f * f;
+  const float whole = float(n - (subnormal ? 23 : 0)), f = m - 1.0f, f2 = f * f;
   float p = -0x1.38c0f2p-4f;  // (ln(1 + f) - f + f^2 / 2) / f^3, error 6e-9 of ln(1 + f)
   p = fmaf(p, f, 0x1.056474p-3f);
   p = fmaf(p, f, -0x1.0d876cp-3f);

@@ -1,12 +1,14 @@
 // Skinny GEMM: weights of bf16 or i8 pass through tensor cores once for up to 128 rows (i8: 64).
 //
-// Block (row tile, output tile, group of chunks) of 4 warps; a warp owns 16 outputs and every row of the tile. The weights are
-// the mma's A operand (its 16 rows are outputs), x its B operand (its 8 columns are rows), so 1 row wastes 7/8 of an mma, not
-// 15/16. An element of D is a sum of its own row of A and column of B: which rows share a tile cannot show.
-// Per stage of the ring 64 outputs x 128 bytes = 8 KB of weights; 5 stages under way in each of 4 blocks are 160 KB a
-// multiprocessor, where 3.35 TB/s x 1 us / 132 = 25 KB would hide the latency. Weight bytes bound the time up to about 64 rows
-// (bf16: 1 flop a byte and row, so 128 rows ask for 430 TFLOP/s at 3.35 TB/s); beside them a block reads x from the second
-// cache, rows / 64 of its weights' bytes.
+// Block (row tile, output tile, group of chunks) of 4 warps; a warp owns 16 outputs and every row
+// of the tile. The weights are the mma's A operand (its 16 rows are outputs), x its B operand (its
+// 8 columns are rows), so 1 row wastes 7/8 of an mma, not
+// 15/16. An element of D is a sum of its own row of A and column of B: which rows share a tile
+// cannot show. Per stage of the ring 64 outputs x 128 bytes = 8 KB of weights; 5 stages under way
+// in each of 4 blocks are 160 KB a multiprocessor, where 3.35 TB/s x 1 us / 132 = 25 KB would hide
+// the latency. Weight bytes bound the time up to about 64 rows (bf16: 1 flop a byte and row, so 128
+// rows ask for 430 TFLOP/s at 3.35 TB/s); beside them a block reads x from the second cache, rows /
+// 64 of its weights' bytes.
 #include "kernels/cuda/linear_plan.h"
 
 namespace dex::cuda {
@@ -23,18 +25,24 @@ struct LinearJob {
   float* partials = nullptr;         // (chunks, rows, out) when groups > 1
   unsigned* arrived = nullptr;       // (output tiles, row tiles) blocks that have written theirs
   LinearFinish finish;
-  bool aligned = false;              // weight rows begin at multiples of 16 bytes
+  bool aligned = false;  // weight rows begin at multiples of 16 bytes
 };
 
-// Byte offset of a 16-byte unit in a tile of 128-byte rows. Eight rows' units of one number lie in different banks.
-__host__ __device__ constexpr int tile_offset(int row, int unit) { return row * kTileBytes + ((unit ^ (row & 7)) << 4); }
+// Byte offset of a 16-byte unit in a tile of 128-byte rows. Eight rows' units of one number lie in
+// different banks.
+__host__ __device__ constexpr int tile_offset(int row, int unit) {
+  return row * kTileBytes + ((unit ^ (row & 7)) << 4);
+}
 
-__device__ void multiply(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) { gpu::mma_16x8x16(d, a, b); }
+__device__ void multiply(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  gpu::mma_16x8x16(d, a, b);
+}
 __device__ void multiply(int (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
   gpu::mma_s8_16x8x32(d, a, b);
 }
 
-// How a kind of weight is summed: in kPlanes of x, and by itself (`alone`) where x is kept less a constant.
+// How a kind of weight is summed: in kPlanes of x, and by itself (`alone`) where x is kept less a
+// constant.
 struct Bf16 {
   using Weight = gpu::bf16;
   using Sum = float;
@@ -47,13 +55,14 @@ struct I8 {
   static constexpr int kPlanes = 2;
   // Exact: no sum over a chunk passes 2^31.
   __device__ static float value(const int (&planes)[2], int alone, float x_scale) {
-    return static_cast<float>(256 * planes[0] + (planes[1] + 128 * alone)) * x_scale;
+    return float(256 * planes[0] + (planes[1] + 128 * alone)) * x_scale;
   }
 };
 
 template <class Kind, int kTiles>
 struct Shape {
-  static constexpr int kStep = kTileBytes / static_cast<int>(sizeof(typename Kind::Weight));  // elements of `in` a stage
+  // elements of `in` a stage
+  static constexpr int kStep = kTileBytes / int(sizeof(typename Kind::Weight));
   static constexpr int kXRows = Kind::kPlanes * kTiles * 8;
   static constexpr int kStageBytes = kWeightBytes + kXRows * kTileBytes;
   static constexpr int kStages = kXRows <= 16 ? 6 : 4;
@@ -63,30 +72,35 @@ struct Shape {
 template <class Weight>
 __device__ void copy_weights(const LinearJob& job, unsigned char* to, int out, int k) {
   constexpr int kEach = 16 / sizeof(Weight);
-  const auto* row = reinterpret_cast<const Weight*>(job.weight) + static_cast<std::int64_t>(out) * job.plan.in;
+  const auto* row = reinterpret_cast<const Weight*>(job.weight) + std::int64_t(out) * job.plan.in;
   if (job.aligned) {
     gpu::cp_async16(to, row + k, k < job.plan.in);
   } else {
-    for (int i = 0; i < kEach; ++i) reinterpret_cast<Weight*>(to)[i] = k + i < job.plan.in ? row[k + i] : Weight{};
+    for (int i = 0; i < kEach; ++i)
+      reinterpret_cast<Weight*>(to)[i] = k + i < job.plan.in ? row[k + i] : Weight{};
   }
 }
 
 // Rows and outputs past the end repeat the last: what they give is never written.
 template <class Kind, int kTiles>
-__device__ void load_stage(const LinearJob& job, unsigned char* stage, int first_row, int first_out, int k) {
+__device__ void load_stage(const LinearJob& job, unsigned char* stage, int first_row, int first_out,
+                           int k) {
   using Weight = typename Kind::Weight;
-  constexpr int kUnits = kTileBytes / 16, kEach = 16 / static_cast<int>(sizeof(Weight));
+  constexpr int kUnits = kTileBytes / 16, kEach = 16 / int(sizeof(Weight));
   const LinearPlan& plan = job.plan;
-  for (int i = static_cast<int>(threadIdx.x); i < kTileOuts * kUnits; i += kThreads) {
+  for (int i = int(threadIdx.x); i < kTileOuts * kUnits; i += kThreads) {
     const int row = i / kUnits, unit = i % kUnits;
-    copy_weights<Weight>(job, stage + tile_offset(row, unit), min(first_out + row, plan.out - 1), k + unit * kEach);
+    copy_weights<Weight>(job, stage + tile_offset(row, unit), min(first_out + row, plan.out - 1),
+                         k + unit * kEach);
   }
   unsigned char* x_stage = stage + kWeightBytes;
-  for (int i = static_cast<int>(threadIdx.x); i < Shape<Kind, kTiles>::kXRows * kUnits; i += kThreads) {
+  for (int i = int(threadIdx.x); i < Shape<Kind, kTiles>::kXRows * kUnits; i += kThreads) {
     const int tile_row = i / kUnits, unit = i % kUnits;
-    const int plane = tile_row / (kTiles * 8), row = min(first_row + tile_row % (kTiles * 8), plan.rows - 1);
-    const unsigned char* from = job.x + (static_cast<std::int64_t>(plane) * plan.rows + row) * plan.pitch;
-    gpu::cp_async16(x_stage + tile_offset(tile_row, unit), from + k * static_cast<int>(sizeof(Weight)) + unit * 16);
+    const int plane = tile_row / (kTiles * 8),
+              row = min(first_row + tile_row % (kTiles * 8), plan.rows - 1);
+    const unsigned char* from = job.x + (std::int64_t(plane) * plan.rows + row) * plan.pitch;
+    gpu::cp_async16(x_stage + tile_offset(tile_row, unit),
+                    from + k * int(sizeof(Weight)) + unit * 16);
   }
 }
 
@@ -97,20 +111,21 @@ struct Sums {
 
   __device__ float value(int tile, int i, float x_scale) const {
     typename Kind::Sum of_planes[Kind::kPlanes];
-    UNROLL for (int plane = 0; plane < Kind::kPlanes; ++plane) of_planes[plane] = planes[plane][tile][i];
+    UNROLL for (int plane = 0; plane < Kind::kPlanes; ++plane) of_planes[plane] =
+        planes[plane][tile][i];
     return Kind::value(of_planes, alone[i], x_scale);
   }
 };
 
-// sums += one stage's weights x its x. In bytes both kinds are laid out alike: 32 along `in` are one A operand, 64 are the
-// B operands of two.
+// sums += one stage's weights x its x. In bytes both kinds are laid out alike: 32 along `in` are
+// one A operand, 64 are the B operands of two.
 template <class Kind, int kTiles>
 __device__ void multiply_stage(const unsigned char* stage, Sums<Kind, kTiles>& sums) {
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
   UNROLL for (int half = 0; half < 2; ++half) {
     std::uint32_t weights[2][4];
-    UNROLL for (int i = 0; i < 2; ++i)
-      gpu::ldmatrix_x4(weights[i], stage + tile_offset(warp * 16 + lane % 16, half * 4 + i * 2 + lane / 16));
+    UNROLL for (int i = 0; i < 2; ++i) gpu::ldmatrix_x4(
+        weights[i], stage + tile_offset(warp * 16 + lane % 16, half * 4 + i * 2 + lane / 16));
     if constexpr (Kind::kPlanes > 1) {
       constexpr std::uint32_t kOnes = 0x01010101;
       UNROLL for (int i = 0; i < 2; ++i) multiply(sums.alone, weights[i], {kOnes, kOnes});
@@ -118,7 +133,9 @@ __device__ void multiply_stage(const unsigned char* stage, Sums<Kind, kTiles>& s
     UNROLL for (int plane = 0; plane < Kind::kPlanes; ++plane) {
       UNROLL for (int tile = 0; tile < kTiles; ++tile) {
         std::uint32_t x[4];
-        gpu::ldmatrix_x4(x, stage + kWeightBytes + tile_offset((plane * kTiles + tile) * 8 + lane % 8, half * 4 + lane / 8));
+        gpu::ldmatrix_x4(
+            x, stage + kWeightBytes +
+                   tile_offset((plane * kTiles + tile) * 8 + lane % 8, half * 4 + lane / 8));
         multiply(sums.planes[plane][tile], weights[0], {x[0], x[1]});
         multiply(sums.planes[plane][tile], weights[1], {x[2], x[3]});
       }
@@ -128,30 +145,34 @@ __device__ void multiply_stage(const unsigned char* stage, Sums<Kind, kTiles>& s
 
 // Calls body(tile, i, row, out) for each of a thread's elements of D that exist.
 template <int kTiles, class Body>
-__device__ void each_element(const LinearPlan& plan, int first_row, int first_out, const Body& body) {
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+__device__ void each_element(const LinearPlan& plan, int first_row, int first_out,
+                             const Body& body) {
+  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
   UNROLL for (int tile = 0; tile < kTiles; ++tile) {
     UNROLL for (int i = 0; i < 4; ++i) {
-      const int out = first_out + warp * 16 + lane / 4 + i / 2 * 8, row = first_row + tile * 8 + lane % 4 * 2 + i % 2;
+      const int out = first_out + warp * 16 + lane / 4 + i / 2 * 8,
+                row = first_row + tile * 8 + lane % 4 * 2 + i % 2;
       if (row < plan.rows && out < plan.out) body(tile, i, row, out);
     }
   }
 }
 
-// The block that finds all others of its tile done adds their partial sums, chunk after chunk. One thread's fences order what
-// all threads wrote before the barrier against what all read after the other.
+// The block that finds all others of its tile done adds their partial sums, chunk after chunk. One
+// thread's fences order what all threads wrote before the barrier against what all read after the
+// other.
 __device__ void finish_last(const LinearJob& job, int tile_rows, int first_row, int first_out) {
   const LinearPlan& plan = job.plan;
   SHARED(int, last);
   __syncthreads();
   if (threadIdx.x == 0) {
     __threadfence();
-    last = atomicAdd(&job.arrived[blockIdx.y * gridDim.x + blockIdx.x], 1u) == static_cast<unsigned>(plan.groups) - 1;
+    last = atomicAdd(&job.arrived[blockIdx.y * gridDim.x + blockIdx.x], 1u) ==
+           unsigned(plan.groups) - 1;
     if (last) __threadfence();
   }
   __syncthreads();
   if (!last) return;
-  for (int i = static_cast<int>(threadIdx.x); i < tile_rows * kTileOuts; i += kThreads) {
+  for (int i = int(threadIdx.x); i < tile_rows * kTileOuts; i += kThreads) {
     const int row = first_row + i / kTileOuts, out = first_out + i % kTileOuts;
     if (row >= plan.rows || out >= plan.out) continue;
     float total = 0;
@@ -165,13 +186,14 @@ __global__ void linear_kernel(LinearJob job) {
   using S = Shape<Kind, kTiles>;
   DYN_SHARED(unsigned char, ring);
   const LinearPlan& plan = job.plan;
-  const int first_row = static_cast<int>(blockIdx.x) * kTiles * 8, first_out = static_cast<int>(blockIdx.y) * kTileOuts;
-  const int begin = static_cast<int>(blockIdx.z) * plan.chunks_per_block * plan.chunk;
+  const int first_row = int(blockIdx.x) * kTiles * 8, first_out = int(blockIdx.y) * kTileOuts;
+  const int begin = int(blockIdx.z) * plan.chunks_per_block * plan.chunk;
   const int end = min(begin + plan.chunks_per_block * plan.chunk, plan.in);
   const int steps = ceil_div(end - begin, S::kStep);
   const auto load = [&](int step) {
     if (step < steps)
-      load_stage<Kind, kTiles>(job, ring + step % S::kStages * S::kStageBytes, first_row, first_out, begin + step * S::kStep);
+      load_stage<Kind, kTiles>(job, ring + step % S::kStages * S::kStageBytes, first_row, first_out,
+                               begin + step * S::kStep);
     gpu::cp_async_commit();
   };
 
@@ -186,49 +208,59 @@ __global__ void linear_kernel(LinearJob job) {
     const int k = begin + step * S::kStep, chunk = k / plan.chunk;
     if ((k + S::kStep) % plan.chunk != 0 && step + 1 < steps) continue;
     each_element<kTiles>(plan, first_row, first_out, [&](int tile, int i, int row, int out) {
-      const float x_scale = Kind::kPlanes > 1 ? job.x_scales[static_cast<std::int64_t>(row) * plan.chunks + chunk] : 1.0f;
+      const float x_scale =
+          Kind::kPlanes > 1 ? job.x_scales[std::int64_t(row) * plan.chunks + chunk] : 1.0f;
       const float value = sums.value(tile, i, x_scale);
-      if (plan.groups > 1) job.partials[plan.partial(chunk, row, out)] = value;
-      else totals[tile][i] += value;
+      if (plan.groups > 1)
+        job.partials[plan.partial(chunk, row, out)] = value;
+      else
+        totals[tile][i] += value;
     });
     sums = {};
   }
   if (plan.groups > 1) return finish_last(job, kTiles * 8, first_row, first_out);
-  each_element<kTiles>(plan, first_row, first_out,
-                       [&](int tile, int i, int row, int out) { job.finish(row, out, totals[tile][i]); });
+  each_element<kTiles>(plan, first_row, first_out, [&](int tile, int i, int row, int out) {
+    job.finish(row, out, totals[tile][i]);
+  });
 }
 
 template <class Kind, int kTiles>
 int start(const LinearJob& job, Stream stream) {
   using S = Shape<Kind, kTiles>;
   const LinearPlan& plan = job.plan;
-  const dim3 grid(static_cast<unsigned>(plan.row_tiles), static_cast<unsigned>(plan.out_tiles),
-                  static_cast<unsigned>(plan.groups));
-  return gpu::launch(linear_kernel<Kind, kTiles>, grid, kThreads, std::size_t{S::kStages} * S::kStageBytes, stream, job);
+  const dim3 grid(unsigned(plan.row_tiles), unsigned(plan.out_tiles), unsigned(plan.groups));
+  return gpu::launch(linear_kernel<Kind, kTiles>, grid, kThreads,
+                     std::size_t{S::kStages} * S::kStageBytes, stream, job);
 }
 
 template <class Kind>
 int start(const LinearJob& job, Stream stream) {
   switch (job.plan.tile_rows) {
-    case 8: return start<Kind, 1>(job, stream);
-    case 16: return start<Kind, 2>(job, stream);
-    case 32: return start<Kind, 4>(job, stream);
-    case 64: return start<Kind, 8>(job, stream);
+    case 8:
+      return start<Kind, 1>(job, stream);
+    case 16:
+      return start<Kind, 2>(job, stream);
+    case 32:
+      return start<Kind, 4>(job, stream);
+    case 64:
+      return start<Kind, 8>(job, stream);
     default:
-      if constexpr (Kind::kPlanes == 1) return start<Kind, 16>(job, stream);
-      else return start<Kind, 8>(job, stream);
+      if constexpr (Kind::kPlanes == 1)
+        return start<Kind, 16>(job, stream);
+      else
+        return start<Kind, 8>(job, stream);
   }
 }
 
-int linear(const Linear& p, const LinearFinish& finish, Scratch scratch, Stream stream) {
+int linear(const Linear& p, const LinearFinish& finish, Workspace workspace, Stream stream) {
   if (p.rows <= 0 || p.out <= 0) return 0;
   if (p.dtype == Dtype::f32) return linear_f32(p, finish, stream);
   const LinearPlan plan = plan_of(p);
-  if (scratch.bytes < plan.bytes) return kTooSmall;
-  auto* memory = static_cast<unsigned char*>(scratch.memory);
+  if (workspace.bytes < plan.bytes) return kTooSmall;
+  auto* memory = static_cast<unsigned char*>(workspace.memory);
   if (const int error = prepare_input(plan, p.x, memory, stream)) return error;
-  const bool aligned =
-      static_cast<std::int64_t>(p.in) * size_of(p.dtype) % 16 == 0 && reinterpret_cast<std::uintptr_t>(p.weight) % 16 == 0;
+  const bool aligned = std::int64_t(p.in) * size_of(p.dtype) % 16 == 0 &&
+                       reinterpret_cast<std::uintptr_t>(p.weight) % 16 == 0;
   const LinearJob job{.plan = plan,
                       .weight = static_cast<const unsigned char*>(p.weight),
                       .x = memory,
@@ -242,14 +274,18 @@ int linear(const Linear& p, const LinearFinish& finish, Scratch scratch, Stream 
 
 }  // namespace
 
-std::size_t linear_scratch(const Linear& p) { return p.dtype == Dtype::f32 || p.rows <= 0 ? 0 : plan_of(p).bytes; }
-
-int linear(const Linear& p, Scratch scratch, Stream stream) {
-  return linear(p, {.scales = p.scales, .bias = p.bias, .y = p.y, .out = p.out}, scratch, stream);
+std::size_t linear_workspace(const Linear& p) {
+  return p.dtype == Dtype::f32 || p.rows <= 0 ? 0 : plan_of(p).bytes;
 }
 
-int linear_add(const Linear& p, float scale, Scratch scratch, Stream stream) {
-  return linear(p, {.scales = p.scales, .bias = p.bias, .y = p.y, .out = p.out, .add = true, .scale = scale}, scratch, stream);
+int linear(const Linear& p, Workspace workspace, Stream stream) {
+  return linear(p, {.scales = p.scales, .bias = p.bias, .y = p.y, .out = p.out}, workspace, stream);
+}
+
+int linear_add(const Linear& p, float scale, Workspace workspace, Stream stream) {
+  return linear(
+      p, {.scales = p.scales, .bias = p.bias, .y = p.y, .out = p.out, .add = true, .scale = scale},
+      workspace, stream);
 }
 
 }  // namespace dex::cuda

@@ -1,5 +1,6 @@
-// Weights of f32 by fmaf, for proofs and for small models. Block of 4 warps, 2 outputs each; chunks of `in` pass through shared
-// memory once for all rows. Lane l sums elements l, l + 32, ... of a chunk, a fixed tree adds the lanes, chunks add in order.
+// Weights of f32 by fmaf, for proofs and for small models. Block of 4 warps, 2 outputs each; chunks
+// of `in` pass through shared memory once for all rows. Lane l sums elements l, l + 32, ... of a
+// chunk, a fixed tree adds the lanes, chunks add in order.
 #include "kernels/cuda/linear_plan.h"
 #include "kernels/cuda/reduce.h"
 
@@ -10,7 +11,7 @@ constexpr int kThreads = 128;
 constexpr int kWarpOuts = 2;
 constexpr int kOuts = kThreads / 32 * kWarpOuts;
 constexpr int kChunk = 512;
-constexpr int kRows = 8;      // whose sums a lane holds at a time
+constexpr int kRows = 8;        // whose sums a lane holds at a time
 constexpr int kMostRows = 128;  // of a block: their totals stay in shared memory
 
 struct Buffers {
@@ -26,10 +27,11 @@ struct F32Job {
   bool aligned = false;
 };
 
-__device__ void load_chunk(const F32Job& job, float (&to)[kOuts][kChunk], int first_out, int begin) {
-  for (int i = static_cast<int>(threadIdx.x); i < kOuts * kChunk / 4; i += kThreads) {
+__device__ void load_chunk(const F32Job& job, float (&to)[kOuts][kChunk], int first_out,
+                           int begin) {
+  for (int i = int(threadIdx.x); i < kOuts * kChunk / 4; i += kThreads) {
     const int o = i / (kChunk / 4), at = i % (kChunk / 4) * 4, k = begin + at;
-    const float* row = job.weight + static_cast<std::int64_t>(min(first_out + o, job.out - 1)) * job.in;
+    const float* row = job.weight + std::int64_t(min(first_out + o, job.out - 1)) * job.in;
     if (job.aligned) {
       gpu::cp_async16(&to[o][at], row + k, k < job.in);
     } else {
@@ -39,14 +41,16 @@ __device__ void load_chunk(const F32Job& job, float (&to)[kOuts][kChunk], int fi
 }
 
 // A warp's outputs for kRows rows over one chunk. Elements past the end of x are not read.
-__device__ void add_chunk(const F32Job& job, const float (&weights)[kOuts][kChunk], float (&totals)[kMostRows][kOuts],
-                          int first_row, int row, int row_end, int begin) {
-  const int lane = static_cast<int>(threadIdx.x) % 32, first = static_cast<int>(threadIdx.x) / 32 * kWarpOuts;
+__device__ void add_chunk(const F32Job& job, const float (&weights)[kOuts][kChunk],
+                          float (&totals)[kMostRows][kOuts], int first_row, int row, int row_end,
+                          int begin) {
+  const int lane = int(threadIdx.x) % 32, first = int(threadIdx.x) / 32 * kWarpOuts;
   float sums[kRows][kWarpOuts] = {};
   for (int at = lane; at < kChunk && begin + at < job.in; at += 32) {
     UNROLL for (int r = 0; r < kRows; ++r) {
-      const float x = job.x[static_cast<std::int64_t>(min(row + r, row_end - 1)) * job.in + begin + at];
-      UNROLL for (int o = 0; o < kWarpOuts; ++o) sums[r][o] = fmaf(x, weights[first + o][at], sums[r][o]);
+      const float x = job.x[std::int64_t(min(row + r, row_end - 1)) * job.in + begin + at];
+      UNROLL for (int o = 0; o < kWarpOuts; ++o) sums[r][o] =
+          fmaf(x, weights[first + o][at], sums[r][o]);
     }
   }
   UNROLL for (int r = 0; r < kRows; ++r) {
@@ -55,16 +59,16 @@ __device__ void add_chunk(const F32Job& job, const float (&weights)[kOuts][kChun
       if (lane != r * kWarpOuts + o || row + r >= row_end) continue;
       float& total = totals[row + r - first_row][first + o];
       total = begin == 0 ? sum : total + sum;
-      if (begin + kChunk >= job.in && blockIdx.y * kOuts + first + o < static_cast<unsigned>(job.out))
-        job.finish(row + r, static_cast<int>(blockIdx.y) * kOuts + first + o, total);
+      if (begin + kChunk >= job.in && blockIdx.y * kOuts + first + o < unsigned(job.out))
+        job.finish(row + r, int(blockIdx.y) * kOuts + first + o, total);
     }
   }
 }
 
 __global__ void linear_f32_kernel(F32Job job) {
   DYN_SHARED(Buffers, buffers);
-  const int first_row = static_cast<int>(blockIdx.x) * kMostRows, row_end = min(first_row + kMostRows, job.rows);
-  const int first_out = static_cast<int>(blockIdx.y) * kOuts, chunks = ceil_div(job.in, kChunk);
+  const int first_row = int(blockIdx.x) * kMostRows, row_end = min(first_row + kMostRows, job.rows);
+  const int first_out = int(blockIdx.y) * kOuts, chunks = ceil_div(job.in, kChunk);
   load_chunk(job, buffers->weights[0], first_out, 0);
   gpu::cp_async_commit();
   for (int c = 0; c < chunks; ++c) {
@@ -80,14 +84,15 @@ __global__ void linear_f32_kernel(F32Job job) {
 }  // namespace
 
 int linear_f32(const Linear& p, const LinearFinish& finish, Stream stream) {
-  const F32Job job{.x = p.x,
-                   .weight = static_cast<const float*>(p.weight),
-                   .finish = finish,
-                   .rows = p.rows,
-                   .in = p.in,
-                   .out = p.out,
-                   .aligned = p.in % 4 == 0 && reinterpret_cast<std::uintptr_t>(p.weight) % 16 == 0};
-  const dim3 grid(static_cast<unsigned>(ceil_div(p.rows, kMostRows)), static_cast<unsigned>(ceil_div(p.out, kOuts)));
+  const F32Job job{
+      .x = p.x,
+      .weight = static_cast<const float*>(p.weight),
+      .finish = finish,
+      .rows = p.rows,
+      .in = p.in,
+      .out = p.out,
+      .aligned = p.in % 4 == 0 && reinterpret_cast<std::uintptr_t>(p.weight) % 16 == 0};
+  const dim3 grid(unsigned(ceil_div(p.rows, kMostRows)), unsigned(ceil_div(p.out, kOuts)));
   return gpu::launch(linear_f32_kernel, grid, kThreads, sizeof(Buffers), stream, job);
 }
 

@@ -1,4 +1,5 @@
-// x as the mma kernels read it: rows of bf16, or 16-bit integers as two planes of bytes with a scale per chunk.
+// x as the mma kernels read it: rows of bf16, or 16-bit integers as two planes of bytes with a
+// scale per chunk.
 #include "kernels/cuda/linear_plan.h"
 #include "kernels/cuda/reduce.h"
 
@@ -9,48 +10,53 @@ constexpr int kThreads = 256;
 constexpr int kEach = 8;  // elements of bf16 a thread writes at once
 
 __device__ void zero_counters(unsigned* arrived, int count) {
-  const int blocks = static_cast<int>(gridDim.x * gridDim.y), block = static_cast<int>(blockIdx.y * gridDim.x + blockIdx.x);
-  for (int i = block * kThreads + static_cast<int>(threadIdx.x); i < count; i += blocks * kThreads) arrived[i] = 0;
+  const int blocks = int(gridDim.x * gridDim.y), block = int(blockIdx.y * gridDim.x + blockIdx.x);
+  for (int i = block * kThreads + int(threadIdx.x); i < count; i += blocks * kThreads)
+    arrived[i] = 0;
 }
 
 // Block (i, row): kThreads * kEach elements of a row, zeros past its end.
-__global__ void narrow_kernel(LinearPlan plan, const float* x, unsigned char* narrow, unsigned* arrived) {
+__global__ void narrow_kernel(LinearPlan plan, const float* x, unsigned char* narrow,
+                              unsigned* arrived) {
   zero_counters(arrived, plan.counters());
-  const int row = static_cast<int>(blockIdx.y);
-  const int k = static_cast<int>(blockIdx.x * kThreads + threadIdx.x) * kEach;
+  const int row = int(blockIdx.y);
+  const int k = int(blockIdx.x * kThreads + threadIdx.x) * kEach;
   if (k * 2 >= plan.pitch) return;
-  const float* from = x + static_cast<std::int64_t>(row) * plan.in + k;
+  const float* from = x + std::int64_t(row) * plan.in + k;
   std::uint32_t pairs[kEach / 2];
-  UNROLL for (int i = 0; i < kEach; i += 2)
-    pairs[i / 2] = gpu::bf16_pair(k + i < plan.in ? from[i] : 0.0f, k + i + 1 < plan.in ? from[i + 1] : 0.0f);
-  *reinterpret_cast<uint4*>(narrow + static_cast<std::int64_t>(row) * plan.pitch + k * 2) = {pairs[0], pairs[1], pairs[2],
-                                                                                             pairs[3]};
+  UNROLL for (int i = 0; i < kEach; i += 2) pairs[i / 2] =
+      gpu::bf16_pair(k + i < plan.in ? from[i] : 0.0f, k + i + 1 < plan.in ? from[i + 1] : 0.0f);
+  *reinterpret_cast<uint4*>(narrow + std::int64_t(row) * plan.pitch + k * 2) = {pairs[0], pairs[1],
+                                                                                pairs[2], pairs[3]};
 }
 
-// Block (chunk, row): x = scale * q, rounded as cpu::linear does, with q = 256 * first + second + 128, signed bytes both. A
-// chunk that holds infinity or NaN gets NaN for its scale, and so makes the whole row NaN.
-__global__ void quantize_kernel(LinearPlan plan, const float* x, signed char* bytes, float* scales, unsigned* arrived) {
+// Block (chunk, row): x = scale * q, rounded as cpu::linear does, with q = 256 * first + second +
+// 128, signed bytes both. A chunk that holds infinity or NaN gets NaN for its scale, and so makes
+// the whole row NaN.
+__global__ void quantize_kernel(LinearPlan plan, const float* x, signed char* bytes, float* scales,
+                                unsigned* arrived) {
   zero_counters(arrived, plan.counters());
-  const int chunk = static_cast<int>(blockIdx.x), row = static_cast<int>(blockIdx.y), thread = static_cast<int>(threadIdx.x);
+  const int chunk = int(blockIdx.x), row = int(blockIdx.y), thread = int(threadIdx.x);
   const int begin = chunk * plan.chunk, end = min(begin + plan.chunk, plan.in);
-  const float* from = x + static_cast<std::int64_t>(row) * plan.in;
+  const float* from = x + std::int64_t(row) * plan.in;
   // Magnitudes order as their bits do, infinity and NaN above all.
   std::uint32_t bits = 0;
-  for (int k = begin + thread; k < end; k += kThreads) bits = max(bits, gpu::bits_as<std::uint32_t>(from[k]) & 0x7fffffffu);
+  for (int k = begin + thread; k < end; k += kThreads)
+    bits = max(bits, gpu::bits_as<std::uint32_t>(from[k]) & 0x7fffffffu);
   SHARED(std::uint32_t[kThreads / 32], warps);
   bits = over_block<kThreads>(bits, Max(), warps);
   const bool finite = bits < 0x7f800000u;
   const float largest = gpu::bits_as<float>(bits);
-  const float per_unit = !finite || largest < kSmallestChunk ? 0.0f : static_cast<float>(kMaxQuantum) / largest;
+  const float per_unit = !finite || largest < kSmallestChunk ? 0.0f : float(kMaxQuantum) / largest;
   if (thread == 0)
-    scales[static_cast<std::int64_t>(row) * plan.chunks + chunk] =
-        finite ? largest / static_cast<float>(kMaxQuantum) : gpu::bits_as<float>(0x7fc00000u);
+    scales[std::int64_t(row) * plan.chunks + chunk] =
+        finite ? largest / float(kMaxQuantum) : gpu::bits_as<float>(0x7fc00000u);
 
   const int padded = end == plan.in ? plan.pitch : end;
-  signed char* to = bytes + static_cast<std::int64_t>(row) * plan.pitch;
-  const std::int64_t plane = static_cast<std::int64_t>(plan.rows) * plan.pitch;
+  signed char* to = bytes + std::int64_t(row) * plan.pitch;
+  const std::int64_t plane = std::int64_t(plan.rows) * plan.pitch;
   for (int k = begin + thread; k < padded; k += kThreads) {
-    const int q = finite && k < end ? static_cast<int>(rintf(from[k] * per_unit)) : 0;
+    const int q = finite && k < end ? int(rintf(from[k] * per_unit)) : 0;
     to[k] = static_cast<signed char>(q >> 8);
     to[plane + k] = static_cast<signed char>((q & 255) - 128);
   }
@@ -58,14 +64,16 @@ __global__ void quantize_kernel(LinearPlan plan, const float* x, signed char* by
 
 }  // namespace
 
-int prepare_input(const LinearPlan& plan, const float* x, unsigned char* scratch, Stream stream) {
-  auto* arrived = reinterpret_cast<unsigned*>(scratch + plan.arrived_at);
-  const auto rows = static_cast<unsigned>(plan.rows);
+int prepare_input(const LinearPlan& plan, const float* x, unsigned char* workspace, Stream stream) {
+  auto* arrived = reinterpret_cast<unsigned*>(workspace + plan.arrived_at);
+  const auto rows = unsigned(plan.rows);
   if (plan.planes == 1)
-    return gpu::launch(narrow_kernel, dim3(static_cast<unsigned>(ceil_div(plan.pitch / 2, kThreads * kEach)), rows), kThreads,
-                       0, stream, plan, x, scratch, arrived);
-  return gpu::launch(quantize_kernel, dim3(static_cast<unsigned>(plan.chunks), rows), kThreads, 0, stream, plan, x,
-                     reinterpret_cast<signed char*>(scratch), reinterpret_cast<float*>(scratch + plan.scales_at), arrived);
+    return gpu::launch(narrow_kernel,
+                       dim3(unsigned(ceil_div(plan.pitch / 2, kThreads * kEach)), rows), kThreads,
+                       0, stream, plan, x, workspace, arrived);
+  return gpu::launch(quantize_kernel, dim3(unsigned(plan.chunks), rows), kThreads, 0, stream, plan,
+                     x, reinterpret_cast<signed char*>(workspace),
+                     reinterpret_cast<float*>(workspace + plan.scales_at), arrived);
 }
 
 }  // namespace dex::cuda

@@ -10,13 +10,13 @@ constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
 template <class T, class Op>
 __device__ T over_warp(T value, Op op) {
-  UNROLL for (int distance = 16; distance > 0; distance /= 2)
-    value = op(value, __shfl_xor_sync(0xffffffffu, value, distance));
+  UNROLL for (int distance = 16; distance > 0; distance /= 2) value =
+      op(value, __shfl_xor_sync(0xffffffffu, value, distance));
   return value;
 }
 
-// All kThreads must call it. `shared` has kThreads / 32 elements; it may be used again after another barrier, so two of them
-// in turn spare one.
+// All kThreads must call it. `shared` has kThreads / 32 elements; it may be used again after
+// another barrier, so two of them in turn spare one.
 template <int kThreads, class T, class Op>
 __device__ T over_block(T value, Op op, T* shared) {
   value = over_warp(value, op);
@@ -29,11 +29,15 @@ __device__ T over_block(T value, Op op, T* shared) {
 
 struct Add {
   template <class T>
-  __device__ T operator()(T a, T b) const { return a + b; }
+  __device__ T operator()(T a, T b) const {
+    return a + b;
+  }
 };
 struct Max {
   template <class T>
-  __device__ T operator()(T a, T b) const { return a < b ? b : a; }
+  __device__ T operator()(T a, T b) const {
+    return a < b ? b : a;
+  }
 };
 
 }  // namespace dex::cuda

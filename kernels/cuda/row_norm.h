@@ -7,13 +7,13 @@ namespace dex::cuda {
 constexpr int kShortRow = 256;  // rows up to this size are a warp's
 
 __device__ inline float norm_scale(float squares, int size, float eps) {
-  return 1.0f / sqrtf(squares / static_cast<float>(size) + eps);
+  return 1.0f / sqrtf(squares / float(size) + eps);
 }
 
 // All lanes of a warp call it.
 __device__ inline float warp_norm_scale(const float* x, int size, float eps) {
   float squares = 0;
-  for (int i = static_cast<int>(threadIdx.x) % 32; i < size; i += 32) squares = fmaf(x[i], x[i], squares);
+  for (int i = int(threadIdx.x) % 32; i < size; i += 32) squares = fmaf(x[i], x[i], squares);
   return norm_scale(over_warp(squares, Add()), size, eps);
 }
 

@@ -1,14 +1,16 @@
-// Attention by chunks of 64 positions, each a softmax of its own (largest score m, sum l, sum of weighted values o), combined
-// in the order of the chunks. Chunks lie at fixed absolute positions, so nothing in the sums tells where a key is kept or who
-// else attends.
+// Attention by chunks of 64 positions, each a softmax of its own (largest score m, sum l, sum of
+// weighted values o), combined in the order of the chunks. Chunks lie at fixed absolute positions,
+// so nothing in the sums tells where a key is kept or who else attends.
 //
-// Block (chunk, KV head, row tile) of 128 threads: keys and values of the chunk come to shared memory once for the query heads
-// that share them, and stay there for the next rows of the tile while these see the same context. Keys and values of 1024
-// positions of a 70B layer are 4 MB beside its 1.7 GB of weights; what is spent here is about 4 fmaf a query, key and element
-// of a head: 32 rows take 0.5 GFLOP.
+// Block (chunk, KV head, row tile) of 128 threads: keys and values of the chunk come to shared
+// memory once for the query heads that share them, and stay there for the next rows of the tile
+// while these see the same context. Keys and values of 1024 positions of a 70B layer are 4 MB
+// beside its 1.7 GB of weights; what is spent here is about 4 fmaf a query, key and element of a
+// head: 32 rows take 0.5 GFLOP.
 //
-// What chunks leave for the combination, 4 (head_dim + 2) bytes a row, head and chunk, would be 8.7 GB for 128 rows of
-// 64 heads of 128 over 131,072 keys: rows go through in groups that the scratch has room for.
+// What chunks leave for the combination, 4 (head_dim + 2) bytes a row, head and chunk, would be 8.7
+// GB for 128 rows of
+// 64 heads of 128 over 131,072 keys: rows go through in groups that the workspace has room for.
 #include "kernels/tree_attention.h"
 
 #include <algorithm>
@@ -21,9 +23,9 @@ namespace dex::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kChunk = 64;         // positions
+constexpr int kChunk = 64;  // positions
 constexpr int kMostTileRows = 8;
-constexpr int kBlocksAtOnce = 528;  // as for linear
+constexpr int kBlocksAtOnce = 528;                            // as for linear
 constexpr std::size_t kMostScratch = std::size_t{512} << 20;  // beyond one row's
 constexpr std::size_t kAlignment = 128;
 
@@ -36,47 +38,51 @@ struct ChunkSum {
 struct AttentionJob {
   TreeAttention p;
   int chunks = 0, tile_rows = 0, head_set = 0;  // head_set: query heads a thread takes at a time
-  int vectors = 0;                // 16 bytes each, of a head's row of keys in shared memory
-  int padded_dim = 0;             // their elements
+  int vectors = 0;     // 16 bytes each, of a head's row of keys in shared memory
+  int padded_dim = 0;  // their elements
   bool aligned = false;
-  float* values = nullptr;        // (rows, heads, chunks, head_dim): o
-  ChunkSum* sums = nullptr;       // (rows, heads, chunks)
+  float* values = nullptr;   // (rows, heads, chunks, head_dim): o
+  ChunkSum* sums = nullptr;  // (rows, heads, chunks)
 
   __host__ __device__ int group() const { return p.heads / p.kv_heads; }
   __host__ __device__ int padded_group() const { return ceil_div(group(), head_set) * head_set; }
   // One vector more than needed: rows then begin in different banks.
   __host__ __device__ int row_bytes() const { return (vectors + 1) * 16; }
   __host__ __device__ int shared_bytes() const {
-    return 2 * kChunk * row_bytes() + padded_group() * (padded_dim + kChunk) * static_cast<int>(sizeof(float));
+    return 2 * kChunk * row_bytes() + padded_group() * (padded_dim + kChunk) * int(sizeof(float));
   }
   __host__ __device__ std::int64_t partial(int row, int head, int chunk) const {
-    return (static_cast<std::int64_t>(row) * p.heads + head) * chunks + chunk;
+    return (std::int64_t(row) * p.heads + head) * chunks + chunk;
   }
 };
 
 __device__ int keys_of(const TreeAttention& p, int row) {
-  return p.context_size[row] + p.branch_begin[row + 1] - p.branch_begin[row];
+  return p.context_size[row] + p.ancestors_begin[row + 1] - p.ancestors_begin[row];
 }
 
 __device__ std::int64_t cache_row(const TreeAttention& p, int row, int position) {
   const int beyond = position - p.context_size[row];
-  return beyond < 0 ? p.context[position] : p.branch[p.branch_begin[row] + beyond];
+  return beyond < 0 ? p.context[position] : p.ancestors[p.ancestors_begin[row] + beyond];
 }
 
-// The chunk's keys or values as `row` sees them; zeros for positions from `count` on and past the end of a head.
+// The chunk's keys or values as `row` sees them; zeros for positions from `count` on and past the
+// end of a head.
 template <class T>
-__device__ void load_chunk(const AttentionJob& job, const void* cache, unsigned char* to, int row, int first, int count) {
-  constexpr int kEach = 16 / static_cast<int>(sizeof(T));
+__device__ void load_chunk(const AttentionJob& job, const void* cache, unsigned char* to, int row,
+                           int first, int count) {
+  constexpr int kEach = 16 / int(sizeof(T));
   const TreeAttention& p = job.p;
-  for (int i = static_cast<int>(threadIdx.x); i < kChunk * job.vectors; i += kThreads) {
+  for (int i = int(threadIdx.x); i < kChunk * job.vectors; i += kThreads) {
     const int key = i / job.vectors, at = i % job.vectors * kEach;
     const bool exists = key < count;
-    const std::int64_t from = ((exists ? cache_row(p, row, first + key) : 0) * p.kv_heads + blockIdx.y) * p.head_dim + at;
+    const std::int64_t from =
+        ((exists ? cache_row(p, row, first + key) : 0) * p.kv_heads + blockIdx.y) * p.head_dim + at;
     auto* place = reinterpret_cast<T*>(to + key * job.row_bytes()) + at;
     if (job.aligned) {
       gpu::cp_async16(place, static_cast<const T*>(cache) + from, exists);
     } else {
-      for (int j = 0; j < kEach; ++j) place[j] = exists && at + j < p.head_dim ? static_cast<const T*>(cache)[from + j] : T{};
+      for (int j = 0; j < kEach; ++j)
+        place[j] = exists && at + j < p.head_dim ? static_cast<const T*>(cache)[from + j] : T{};
     }
   }
 }
@@ -84,8 +90,8 @@ __device__ void load_chunk(const AttentionJob& job, const void* cache, unsigned 
 __device__ void load_queries(const AttentionJob& job, float* q, int row) {
   const TreeAttention& p = job.p;
   const int group = job.group(), dim = job.padded_dim;
-  const float* from = p.q + (static_cast<std::int64_t>(row) * p.heads + blockIdx.y * group) * p.head_dim;
-  for (int i = static_cast<int>(threadIdx.x); i < job.padded_group() * dim; i += kThreads) {
+  const float* from = p.q + (std::int64_t(row) * p.heads + blockIdx.y * group) * p.head_dim;
+  for (int i = int(threadIdx.x); i < job.padded_group() * dim; i += kThreads) {
     const int head = i / dim, at = i % dim;
     q[i] = head < group && at < p.head_dim ? from[head * p.head_dim + at] : 0.0f;
   }
@@ -106,10 +112,11 @@ __device__ inline void widen(const gpu::bf16* from, float (&to)[8]) {
 
 // scores[head][key]: a thread takes a key and kHeads heads, element after element.
 template <class T, int kHeads>
-__device__ void score(const AttentionJob& job, const unsigned char* keys, const float* q, float* scores) {
-  constexpr int kEach = 16 / static_cast<int>(sizeof(T));
+__device__ void score(const AttentionJob& job, const unsigned char* keys, const float* q,
+                      float* scores) {
+  constexpr int kEach = 16 / int(sizeof(T));
   const int dim = job.padded_dim;
-  for (int i = static_cast<int>(threadIdx.x); i < kChunk * job.padded_group() / kHeads; i += kThreads) {
+  for (int i = int(threadIdx.x); i < kChunk * job.padded_group() / kHeads; i += kThreads) {
     const int key = i % kChunk, head = i / kChunk * kHeads;
     const T* row = reinterpret_cast<const T*>(keys + key * job.row_bytes());
     float sums[kHeads] = {};
@@ -119,48 +126,57 @@ __device__ void score(const AttentionJob& job, const unsigned char* keys, const 
       UNROLL for (int h = 0; h < kHeads; ++h) {
         UNROLL for (int j = 0; j < kEach; j += 4) {
           const float4 query = *reinterpret_cast<const float4*>(q + (head + h) * dim + at + j);
-          sums[h] = fmaf(query.w, k[j + 3], fmaf(query.z, k[j + 2], fmaf(query.y, k[j + 1], fmaf(query.x, k[j], sums[h]))));
+          sums[h] =
+              fmaf(query.w, k[j + 3],
+                   fmaf(query.z, k[j + 2], fmaf(query.y, k[j + 1], fmaf(query.x, k[j], sums[h]))));
         }
       }
     }
-    UNROLL for (int h = 0; h < kHeads; ++h) scores[(head + h) * kChunk + key] = sums[h] * job.p.scale;
+    UNROLL for (int h = 0; h < kHeads; ++h) scores[(head + h) * kChunk + key] =
+        sums[h] * job.p.scale;
   }
 }
 
-// Scores become weights, those of keys from `count` on 0; a warp per head. Sums are by place in the chunk.
+// Scores become weights, those of keys from `count` on 0; a warp per head. Sums are by place in the
+// chunk.
 __device__ void soften(const AttentionJob& job, float* scores, int row, int count) {
-  const int lane = static_cast<int>(threadIdx.x) % 32, group = job.group();
-  for (int head = static_cast<int>(threadIdx.x) / 32; head < group; head += kThreads / 32) {
+  const int lane = int(threadIdx.x) % 32, group = job.group();
+  for (int head = int(threadIdx.x) / 32; head < group; head += kThreads / 32) {
     float* s = scores + head * kChunk;
-    const float a = lane < count ? s[lane] : kLowest, b = lane + 32 < count ? s[lane + 32] : kLowest;
+    const float a = lane < count ? s[lane] : kLowest,
+                b = lane + 32 < count ? s[lane + 32] : kLowest;
     const float largest = over_warp(fmaxf(a, b), Max()), base = largest == kLowest ? 0.0f : largest;
-    const float wa = lane < count ? gpu::exp_of(a - base) : 0.0f, wb = lane + 32 < count ? gpu::exp_of(b - base) : 0.0f;
+    const float wa = lane < count ? gpu::exp_of(a - base) : 0.0f,
+                wb = lane + 32 < count ? gpu::exp_of(b - base) : 0.0f;
     s[lane] = wa;
     s[lane + 32] = wb;
     const float total = over_warp(wa + wb, Add());
     if (lane == 0)
-      job.sums[job.partial(row, static_cast<int>(blockIdx.y) * group + head, static_cast<int>(blockIdx.x))] = {largest, total};
+      job.sums[job.partial(row, int(blockIdx.y) * group + head, int(blockIdx.x))] = {largest,
+                                                                                     total};
   }
 }
 
 // o: a thread takes an element of a head and kHeads heads, key after key.
 template <class T, int kHeads>
-__device__ void mix(const AttentionJob& job, const unsigned char* values, const float* weights, int row) {
+__device__ void mix(const AttentionJob& job, const unsigned char* values, const float* weights,
+                    int row) {
   const int head_dim = job.p.head_dim, group = job.group();
-  for (int i = static_cast<int>(threadIdx.x); i < head_dim * (job.padded_group() / kHeads); i += kThreads) {
+  for (int i = int(threadIdx.x); i < head_dim * (job.padded_group() / kHeads); i += kThreads) {
     const int at = i % head_dim, head = i / head_dim * kHeads;
     float sums[kHeads] = {};
     for (int key = 0; key < kChunk; key += 4) {
       float v[4];
-      UNROLL for (int j = 0; j < 4; ++j) v[j] = loaded(reinterpret_cast<const T*>(values + (key + j) * job.row_bytes())[at]);
+      UNROLL for (int j = 0; j < 4; ++j) v[j] =
+          loaded(reinterpret_cast<const T*>(values + (key + j) * job.row_bytes())[at]);
       UNROLL for (int h = 0; h < kHeads; ++h) {
         const float4 w = *reinterpret_cast<const float4*>(weights + (head + h) * kChunk + key);
         sums[h] = fmaf(w.w, v[3], fmaf(w.z, v[2], fmaf(w.y, v[1], fmaf(w.x, v[0], sums[h]))));
       }
     }
-    const int first_head = static_cast<int>(blockIdx.y) * group + head;
-    UNROLL for (int h = 0; h < kHeads; ++h)
-      if (head + h < group) job.values[job.partial(row, first_head + h, static_cast<int>(blockIdx.x)) * head_dim + at] = sums[h];
+    const int first_head = int(blockIdx.y) * group + head;
+    UNROLL for (int h = 0; h < kHeads; ++h) if (head + h < group)
+        job.values[job.partial(row, first_head + h, int(blockIdx.x)) * head_dim + at] = sums[h];
   }
 }
 
@@ -172,7 +188,7 @@ __global__ void attend_chunks_kernel(AttentionJob job) {
   float* q = reinterpret_cast<float*>(values + kChunk * job.row_bytes());
   float* scores = q + job.padded_group() * job.padded_dim;
 
-  const int first = static_cast<int>(blockIdx.x) * kChunk, first_row = static_cast<int>(blockIdx.z) * job.tile_rows;
+  const int first = int(blockIdx.x) * kChunk, first_row = int(blockIdx.z) * job.tile_rows;
   bool context_loaded = false;  // the whole chunk is context, and here
   for (int row = first_row; row < min(first_row + job.tile_rows, p.rows); ++row) {
     const int count = min(keys_of(p, row) - first, kChunk);
@@ -201,19 +217,22 @@ __global__ void attend_chunks_kernel(AttentionJob job) {
 // Block (head, row): a thread per element of the head.
 __global__ void combine_chunks_kernel(AttentionJob job) {
   const TreeAttention& p = job.p;
-  const int head = static_cast<int>(blockIdx.x), row = static_cast<int>(blockIdx.y), chunks = ceil_div(keys_of(p, row), kChunk);
+  const int head = int(blockIdx.x), row = int(blockIdx.y),
+            chunks = ceil_div(keys_of(p, row), kChunk);
   const ChunkSum* sums = job.sums + job.partial(row, head, 0);
   const float* values = job.values + job.partial(row, head, 0) * p.head_dim;
   float largest = kLowest;
   for (int c = 0; c < chunks; ++c) largest = fmaxf(largest, sums[c].largest);
   const float base = largest == kLowest ? 0.0f : largest;
   float total = 0;
-  for (int c = 0; c < chunks; ++c) total = fmaf(sums[c].total, gpu::exp_of(sums[c].largest - base), total);
-  float* out = p.out + (static_cast<std::int64_t>(row) * p.heads + head) * p.head_dim;
-  for (int at = static_cast<int>(threadIdx.x); at < p.head_dim; at += kThreads) {
+  for (int c = 0; c < chunks; ++c)
+    total = fmaf(sums[c].total, gpu::exp_of(sums[c].largest - base), total);
+  float* out = p.out + (std::int64_t(row) * p.heads + head) * p.head_dim;
+  for (int at = int(threadIdx.x); at < p.head_dim; at += kThreads) {
     float sum = 0;
     for (int c = 0; c < chunks; ++c)
-      sum = fmaf(values[static_cast<std::int64_t>(c) * p.head_dim + at], gpu::exp_of(sums[c].largest - base), sum);
+      sum =
+          fmaf(values[std::int64_t(c) * p.head_dim + at], gpu::exp_of(sums[c].largest - base), sum);
     out[at] = sum / total;
   }
 }
@@ -222,28 +241,30 @@ int chunks_of(const TreeAttention& p) { return ceil_div(p.most_keys, kChunk); }
 
 // Of `rows` rows: the values first, then the sums.
 std::size_t partials_of(const TreeAttention& p, int rows) {
-  return static_cast<std::size_t>(rows) * static_cast<std::size_t>(p.heads) * static_cast<std::size_t>(chunks_of(p));
+  return std::size_t(rows) * std::size_t(p.heads) * std::size_t(chunks_of(p));
 }
 std::size_t sums_at(const TreeAttention& p, int rows) {
-  const std::size_t bytes = partials_of(p, rows) * static_cast<std::size_t>(p.head_dim) * sizeof(float);
+  const std::size_t bytes = partials_of(p, rows) * std::size_t(p.head_dim) * sizeof(float);
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
-std::size_t scratch_of(const TreeAttention& p, int rows) { return sums_at(p, rows) + partials_of(p, rows) * sizeof(ChunkSum); }
+std::size_t workspace_of(const TreeAttention& p, int rows) {
+  return sums_at(p, rows) + partials_of(p, rows) * sizeof(ChunkSum);
+}
 
 // As many rows as fit into `bytes`; whole tiles where there are several.
 int rows_within(const TreeAttention& p, std::size_t bytes) {
-  if (bytes >= scratch_of(p, p.rows)) return p.rows;
-  int rows = static_cast<int>(bytes / scratch_of(p, 1));  // one row's has room for what is lost to alignment
+  if (bytes >= workspace_of(p, p.rows)) return p.rows;
+  int rows = int(bytes / workspace_of(p, 1));  // one row's has room for what is lost to alignment
   return rows > kMostTileRows ? rows / kMostTileRows * kMostTileRows : rows;
 }
 
 TreeAttention part_of(const TreeAttention& p, int first, int rows) {
-  const std::int64_t elements = static_cast<std::int64_t>(first) * p.heads * p.head_dim;
+  const std::int64_t elements = std::int64_t(first) * p.heads * p.head_dim;
   TreeAttention part = p;
   part.q += elements;
   part.out += elements;
   part.context_size += first;
-  part.branch_begin += first;
+  part.ancestors_begin += first;
   part.rows = rows;
   return part;
 }
@@ -251,35 +272,40 @@ TreeAttention part_of(const TreeAttention& p, int first, int rows) {
 template <class T>
 int start(const AttentionJob& job, Stream stream) {
   const TreeAttention& p = job.p;
-  const dim3 grid(static_cast<unsigned>(job.chunks), static_cast<unsigned>(p.kv_heads),
-                  static_cast<unsigned>(ceil_div(p.rows, job.tile_rows)));
+  const dim3 grid(unsigned(job.chunks), unsigned(p.kv_heads),
+                  unsigned(ceil_div(p.rows, job.tile_rows)));
   const auto kernel = job.head_set == 1 ? attend_chunks_kernel<T, 1> : attend_chunks_kernel<T, 4>;
-  if (const int error = gpu::launch(kernel, grid, kThreads, static_cast<std::size_t>(job.shared_bytes()), stream, job))
+  if (const int error =
+          gpu::launch(kernel, grid, kThreads, std::size_t(job.shared_bytes()), stream, job))
     return error;
-  return gpu::launch(combine_chunks_kernel, dim3(static_cast<unsigned>(p.heads), static_cast<unsigned>(p.rows)), kThreads, 0,
+  return gpu::launch(combine_chunks_kernel, dim3(unsigned(p.heads), unsigned(p.rows)), kThreads, 0,
                      stream, job);
 }
 
 }  // namespace
 
-std::size_t tree_attention_scratch(const TreeAttention& p) {
+std::size_t tree_attention_workspace(const TreeAttention& p) {
   if (p.rows <= 0) return 0;
-  return scratch_of(p, std::max(1, rows_within(p, kMostScratch)));
+  return workspace_of(p, std::max(1, rows_within(p, kMostScratch)));
 }
 
-int tree_attention(const TreeAttention& p, Scratch scratch, Stream stream) {
+int tree_attention(const TreeAttention& p, Workspace workspace, Stream stream) {
   if (p.rows <= 0) return 0;
-  const int rows_at_once = rows_within(p, scratch.bytes);
+  const int rows_at_once = rows_within(p, workspace.bytes);
   if (rows_at_once == 0) return kTooSmall;
   const int size = size_of(p.dtype);
-  AttentionJob job{
-      .p = p, .chunks = chunks_of(p), .head_set = p.heads == p.kv_heads ? 1 : 4, .vectors = ceil_div(p.head_dim * size, 16)};
+  AttentionJob job{.p = p,
+                   .chunks = chunks_of(p),
+                   .head_set = p.heads == p.kv_heads ? 1 : 4,
+                   .vectors = ceil_div(p.head_dim * size, 16)};
   job.padded_dim = job.vectors * 16 / size;
-  job.tile_rows = std::clamp(job.chunks * p.kv_heads * rows_at_once / kBlocksAtOnce, 1, kMostTileRows);
+  job.tile_rows =
+      std::clamp(job.chunks * p.kv_heads * rows_at_once / kBlocksAtOnce, 1, kMostTileRows);
   job.aligned = p.head_dim * size % 16 == 0 && reinterpret_cast<std::uintptr_t>(p.keys) % 16 == 0 &&
                 reinterpret_cast<std::uintptr_t>(p.values) % 16 == 0;
-  job.values = static_cast<float*>(scratch.memory);
-  job.sums = reinterpret_cast<ChunkSum*>(static_cast<char*>(scratch.memory) + sums_at(p, rows_at_once));
+  job.values = static_cast<float*>(workspace.memory);
+  job.sums =
+      reinterpret_cast<ChunkSum*>(static_cast<char*>(workspace.memory) + sums_at(p, rows_at_once));
   int error = 0;
   for (int first = 0; first < p.rows && !error; first += rows_at_once) {
     job.p = part_of(p, first, std::min(rows_at_once, p.rows - first));

@@ -18,11 +18,14 @@ void open_barrier(int number) {
 void count_warp(const BarrierCall& call) {
   Barrier& barrier = block.barrier[call.number];
   const BarrierCall& other = barrier.call;
-  if (barrier.arrived == 0) barrier.call = call;
+  if (barrier.arrived == 0)
+    barrier.call = call;
   else if (other.threads != call.threads)
-    fail(call.site, "a barrier of %lld threads, where others wait for %lld", call.threads, other.threads);
+    fail(call.site, "a barrier of %lld threads, where others wait for %lld", call.threads,
+         other.threads);
   else if (other.of_block && call.of_block && other.site.line != call.site.line)
-    fail(call.site, "threads of one block are at two __syncthreads; the other is in line %lld", other.site.line);
+    fail(call.site, "threads of one block are at two __syncthreads; the other is in line %lld",
+         other.site.line);
   barrier.arrived += kLanes;
   if (call.waits) barrier.warps |= 1u << block.running / kLanes;
   if (barrier.arrived == call.threads) open_barrier(call.number);
@@ -31,9 +34,12 @@ void count_warp(const BarrierCall& call) {
 // The lane comes to a barrier. Barriers count whole warps; true when this one is complete.
 bool gather(Warp& warp, const BarrierCall& call, bool predicate) {
   const BarrierCall& other = warp.call;
-  if (warp.gathered == 0) warp.call = call;
-  else if (other.number != call.number || other.waits != call.waits || other.site.line != call.site.line)
-    fail(call.site, "lanes of one warp are at two barriers; the other is in line %lld", other.site.line);
+  if (warp.gathered == 0)
+    warp.call = call;
+  else if (other.number != call.number || other.waits != call.waits ||
+           other.site.line != call.site.line)
+    fail(call.site, "lanes of one warp are at two barriers; the other is in line %lld",
+         other.site.line);
   warp.gathered |= 1u << running_lane();
   warp.predicates += predicate;
   return warp.gathered == warp.lanes;
@@ -65,7 +71,8 @@ int pass(const BarrierCall& call, bool predicate = false) {
 
 void named_barrier(int number, int threads, bool waits, Site site) {
   if (number < 0 || number >= kBarriers) fail(site, "barrier %lld: there are 16", number);
-  if (threads <= 0 || threads % kLanes != 0) fail(site, "a barrier of %lld threads: not whole warps", threads);
+  if (threads <= 0 || threads % kLanes != 0)
+    fail(site, "a barrier of %lld threads: not whole warps", threads);
   pass({number, threads, waits, false, waits ? "bar_sync" : "bar_arrive", site});
 }
 
@@ -89,7 +96,8 @@ int find_meeting(Warp& warp, const Meeting& wanted) {
     const Meeting& other = warp.meeting[i];
     if (other.mask != wanted.mask) continue;
     if (other.what != wanted.what || other.site.line != wanted.site.line)
-      fail(wanted.site, "lanes of one mask are at two operations; the other is in line %lld", other.site.line);
+      fail(wanted.site, "lanes of one mask are at two operations; the other is in line %lld",
+           other.site.line);
     return i;
   }
   warp.meeting[warp.meetings] = wanted;
@@ -98,11 +106,12 @@ int find_meeting(Warp& warp, const Meeting& wanted) {
 
 }  // namespace
 
-void meet(unsigned mask, const char* what, void* posted, void (*exchange)(const Meeting&), Site site,
-          bool orders_memory) {
+void meet(unsigned mask, const char* what, void* posted, void (*exchange)(const Meeting&),
+          Site site, bool orders_memory) {
   Warp& warp = running_warp();
   const int w = block.running / kLanes;
-  if ((mask >> running_lane() & 1) == 0) fail(site, "a warp operation whose mask leaves out the calling lane");
+  if ((mask >> running_lane() & 1) == 0)
+    fail(site, "a warp operation whose mask leaves out the calling lane");
   Edges& edges = block.pool->edges->meeting[w * kLanes + __builtin_ctz(mask)];
   Edge& edge = edges.edge[edges.turn];
   if (orders_memory) edge.post();

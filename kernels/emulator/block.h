@@ -1,5 +1,6 @@
-// The running block, for the runtime's own files. Code here runs on fibers: it must not allocate, and must not call what
-// ThreadSanitizer intercepts (memcpy, std::sort ...), which would see its accesses as the kernel's.
+// The running block, for the runtime's own files. Code here runs on fibers: it must not allocate,
+// and must not call what ThreadSanitizer intercepts (memcpy, std::sort ...), which would see its
+// accesses as the kernel's.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -23,8 +24,8 @@ struct Thread {
   void* posted = nullptr;      // to the lanes it meets
   uint3 index{};
   bool exited = false;
-  Site site;                        // where it waits
-  const char* waits_at = nullptr;   // for what
+  Site site;                       // where it waits
+  const char* waits_at = nullptr;  // for what
 };
 
 // Lanes of a warp that wait for each other under one mask.
@@ -121,7 +122,9 @@ extern Block block;
 
 inline Thread& running() { return block.pool->threads[block.running]; }
 inline Warp& running_warp() { return block.warp[block.running / kLanes]; }
-inline Thread& lane_of_warp(int lane) { return block.pool->threads[block.running / kLanes * kLanes + lane]; }
+inline Thread& lane_of_warp(int lane) {
+  return block.pool->threads[block.running / kLanes * kLanes + lane];
+}
 inline int running_lane() { return block.running % kLanes; }
 
 void make_ready(int thread);
@@ -131,8 +134,8 @@ void make_ready(int warp, unsigned lanes);
 void wait(const char* what, Site site);
 
 // Waits for the lanes of the mask; orders_memory as __syncwarp does.
-void meet(unsigned mask, const char* what, void* posted, void (*exchange)(const Meeting&), Site site,
-          bool orders_memory = false);
+void meet(unsigned mask, const char* what, void* posted, void (*exchange)(const Meeting&),
+          Site site, bool orders_memory = false);
 // The running lane exits: who waits for it need not.
 void leave_meetings();
 

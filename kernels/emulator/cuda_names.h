@@ -1,4 +1,5 @@
-// CUDA's own names for the host compiler: what kernels may use beside gpu.h. No CUDA header is included.
+// CUDA's own names for the host compiler: what kernels may use beside gpu.h. No CUDA header is
+// included.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -54,13 +55,17 @@ namespace dex::emulator {
 template <class T>
 std::uint64_t packed(T value) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8, "shuffles take 4 or 8 bytes");
-  if constexpr (sizeof(T) == 4) return __builtin_bit_cast(std::uint32_t, value);
-  else return __builtin_bit_cast(std::uint64_t, value);
+  if constexpr (sizeof(T) == 4)
+    return __builtin_bit_cast(std::uint32_t, value);
+  else
+    return __builtin_bit_cast(std::uint64_t, value);
 }
 template <class T>
 T unpacked(std::uint64_t bits) {
-  if constexpr (sizeof(T) == 4) return __builtin_bit_cast(T, static_cast<std::uint32_t>(bits));
-  else return __builtin_bit_cast(T, bits);
+  if constexpr (sizeof(T) == 4)
+    return __builtin_bit_cast(T, std::uint32_t(bits));
+  else
+    return __builtin_bit_cast(T, bits);
 }
 template <class T>
 T shuffled(Shuffle kind, unsigned mask, T value, int operand, int width, Site site) {
@@ -74,7 +79,8 @@ T atomically(T* at, Change change) {
   __atomic_load(at, &seen, __ATOMIC_RELAXED);
   for (;;) {
     T wanted = change(seen);
-    if (__atomic_compare_exchange(at, &seen, &wanted, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return seen;
+    if (__atomic_compare_exchange(at, &seen, &wanted, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+      return seen;
   }
 }
 // Keeps a parameter out of deduction.
@@ -85,69 +91,84 @@ using plain = std::type_identity_t<T>;
 inline void __syncthreads(dex::emulator::Site site = dex::emulator::Site::here()) {
   dex::emulator::block_barrier(false, site);
 }
-inline int __syncthreads_count(int predicate, dex::emulator::Site site = dex::emulator::Site::here()) {
+inline int __syncthreads_count(int predicate,
+                               dex::emulator::Site site = dex::emulator::Site::here()) {
   return dex::emulator::block_barrier(predicate != 0, site);
 }
 inline int __syncthreads_or(int predicate, dex::emulator::Site site = dex::emulator::Site::here()) {
   return dex::emulator::block_barrier(predicate != 0, site) != 0;
 }
-inline int __syncthreads_and(int predicate, dex::emulator::Site site = dex::emulator::Site::here()) {
+inline int __syncthreads_and(int predicate,
+                             dex::emulator::Site site = dex::emulator::Site::here()) {
   return dex::emulator::block_barrier(predicate == 0, site) == 0;
 }
-inline void __syncwarp(unsigned mask = 0xffffffffu, dex::emulator::Site site = dex::emulator::Site::here()) {
+inline void __syncwarp(unsigned mask = 0xffffffffu,
+                       dex::emulator::Site site = dex::emulator::Site::here()) {
   dex::emulator::warp_barrier(mask, site);
 }
 
 template <class T>
-T __shfl_sync(unsigned mask, T value, int source, int width = 32, dex::emulator::Site site = dex::emulator::Site::here()) {
+T __shfl_sync(unsigned mask, T value, int source, int width = 32,
+              dex::emulator::Site site = dex::emulator::Site::here()) {
   return dex::emulator::shuffled(dex::emulator::Shuffle::from, mask, value, source, width, site);
 }
 template <class T>
 T __shfl_up_sync(unsigned mask, T value, unsigned by, int width = 32,
                  dex::emulator::Site site = dex::emulator::Site::here()) {
-  return dex::emulator::shuffled(dex::emulator::Shuffle::up, mask, value, static_cast<int>(by), width, site);
+  return dex::emulator::shuffled(dex::emulator::Shuffle::up, mask, value, int(by), width, site);
 }
 template <class T>
 T __shfl_down_sync(unsigned mask, T value, unsigned by, int width = 32,
                    dex::emulator::Site site = dex::emulator::Site::here()) {
-  return dex::emulator::shuffled(dex::emulator::Shuffle::down, mask, value, static_cast<int>(by), width, site);
+  return dex::emulator::shuffled(dex::emulator::Shuffle::down, mask, value, int(by), width, site);
 }
 template <class T>
-T __shfl_xor_sync(unsigned mask, T value, int with, int width = 32, dex::emulator::Site site = dex::emulator::Site::here()) {
-  return dex::emulator::shuffled(dex::emulator::Shuffle::exclusive_or, mask, value, with, width, site);
+T __shfl_xor_sync(unsigned mask, T value, int with, int width = 32,
+                  dex::emulator::Site site = dex::emulator::Site::here()) {
+  return dex::emulator::shuffled(dex::emulator::Shuffle::exclusive_or, mask, value, with, width,
+                                 site);
 }
 
-inline unsigned __ballot_sync(unsigned mask, int predicate, dex::emulator::Site site = dex::emulator::Site::here()) {
+inline unsigned __ballot_sync(unsigned mask, int predicate,
+                              dex::emulator::Site site = dex::emulator::Site::here()) {
   return dex::emulator::ballot(mask, predicate != 0, "__ballot_sync", site);
 }
-inline int __any_sync(unsigned mask, int predicate, dex::emulator::Site site = dex::emulator::Site::here()) {
+inline int __any_sync(unsigned mask, int predicate,
+                      dex::emulator::Site site = dex::emulator::Site::here()) {
   return dex::emulator::ballot(mask, predicate != 0, "__any_sync", site) != 0;
 }
-inline int __all_sync(unsigned mask, int predicate, dex::emulator::Site site = dex::emulator::Site::here()) {
+inline int __all_sync(unsigned mask, int predicate,
+                      dex::emulator::Site site = dex::emulator::Site::here()) {
   return dex::emulator::ballot(mask, predicate == 0, "__all_sync", site) == 0;
 }
 
-inline unsigned __reduce_add_sync(unsigned mask, unsigned v, dex::emulator::Site site = dex::emulator::Site::here()) {
+inline unsigned __reduce_add_sync(unsigned mask, unsigned v,
+                                  dex::emulator::Site site = dex::emulator::Site::here()) {
   return dex::emulator::reduce(dex::emulator::Reduce::add, mask, v, site);
 }
-inline unsigned __reduce_min_sync(unsigned mask, unsigned v, dex::emulator::Site site = dex::emulator::Site::here()) {
+inline unsigned __reduce_min_sync(unsigned mask, unsigned v,
+                                  dex::emulator::Site site = dex::emulator::Site::here()) {
   return dex::emulator::reduce(dex::emulator::Reduce::min, mask, v, site);
 }
-inline unsigned __reduce_max_sync(unsigned mask, unsigned v, dex::emulator::Site site = dex::emulator::Site::here()) {
+inline unsigned __reduce_max_sync(unsigned mask, unsigned v,
+                                  dex::emulator::Site site = dex::emulator::Site::here()) {
   return dex::emulator::reduce(dex::emulator::Reduce::max, mask, v, site);
 }
-inline int __reduce_min_sync(unsigned mask, int v, dex::emulator::Site site = dex::emulator::Site::here()) {
-  return static_cast<int>(dex::emulator::reduce(dex::emulator::Reduce::min_signed, mask, static_cast<unsigned>(v), site));
+inline int __reduce_min_sync(unsigned mask, int v,
+                             dex::emulator::Site site = dex::emulator::Site::here()) {
+  return int(dex::emulator::reduce(dex::emulator::Reduce::min_signed, mask, unsigned(v), site));
 }
-inline int __reduce_max_sync(unsigned mask, int v, dex::emulator::Site site = dex::emulator::Site::here()) {
-  return static_cast<int>(dex::emulator::reduce(dex::emulator::Reduce::max_signed, mask, static_cast<unsigned>(v), site));
+inline int __reduce_max_sync(unsigned mask, int v,
+                             dex::emulator::Site site = dex::emulator::Site::here()) {
+  return int(dex::emulator::reduce(dex::emulator::Reduce::max_signed, mask, unsigned(v), site));
 }
 
 template <class T>
 T atomicAdd(T* at, dex::emulator::plain<T> by) {
   return dex::emulator::atomically(at, [by](T seen) { return static_cast<T>(seen + by); });
 }
-inline int atomicAdd(int* at, int by) { return __atomic_fetch_add(at, by, __ATOMIC_RELAXED); }  // wraps around
+// wraps around
+inline int atomicAdd(int* at, int by) { return __atomic_fetch_add(at, by, __ATOMIC_RELAXED); }
 template <class T>
 T atomicMax(T* at, dex::emulator::plain<T> with) {
   return dex::emulator::atomically(at, [with](T seen) { return std::max(seen, with); });
@@ -167,7 +188,9 @@ T atomicCAS(T* at, dex::emulator::plain<T> expected, dex::emulator::plain<T> val
 }
 
 inline void __threadfence() { dex::emulator::fence(); }
-[[noreturn]] inline void __trap(dex::emulator::Site site = dex::emulator::Site::here()) { dex::emulator::fail(site, "__trap"); }
+[[noreturn]] inline void __trap(dex::emulator::Site site = dex::emulator::Site::here()) {
+  dex::emulator::fail(site, "__trap");
+}
 
 template <class T>
 T __ldg(const T* from) {
@@ -177,9 +200,9 @@ inline int __popc(unsigned v) { return std::popcount(v); }
 inline int __popcll(unsigned long long v) { return std::popcount(v); }
 inline int __ffs(int v) { return __builtin_ffs(v); }
 inline int __ffsll(long long v) { return __builtin_ffsll(v); }
-inline int __clz(int v) { return std::countl_zero(static_cast<unsigned>(v)); }
+inline int __clz(int v) { return std::countl_zero(unsigned(v)); }
 inline int __clzll(long long v) { return std::countl_zero(static_cast<unsigned long long>(v)); }
-inline unsigned __umulhi(unsigned a, unsigned b) { return static_cast<unsigned>(std::uint64_t{a} * b >> 32); }
+inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned(std::uint64_t{a} * b >> 32); }
 inline float __uint_as_float(unsigned v) { return __builtin_bit_cast(float, v); }
 inline float __int_as_float(int v) { return __builtin_bit_cast(float, v); }
 inline unsigned __float_as_uint(float v) { return __builtin_bit_cast(unsigned, v); }

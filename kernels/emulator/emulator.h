@@ -1,11 +1,13 @@
-// Runs kernels on the CPU and finds what a GPU would forgive or hide. The threads of a block are fibers of one thread of
-// the program; blocks run one after another. Tests link it; products never do.
+// Runs kernels on the CPU and finds what a GPU would forgive or hide. The threads of a block are
+// fibers of one thread of the program; blocks run one after another. Tests link it; products never
+// do.
 //
-// Found in any build: barriers that not all threads reach, warp operations whose lanes disagree, wrong masks, misaligned or
-// never awaited cp.async. By running in several schedules and demanding equal bits: most missing barriers, waits that come
-// too late, reads of memory never written (shared and device memory start as NaN). With AddressSanitizer: accesses out of
-// bounds of shared and device memory. With ThreadSanitizer: every unordered pair of accesses within a block that a run
-// performs, and between blocks where separate_blocks is set.
+// Found in any build: barriers that not all threads reach, warp operations whose lanes disagree,
+// wrong masks, misaligned or never awaited cp.async. By running in several schedules and demanding
+// equal bits: most missing barriers, waits that come too late, reads of memory never written
+// (shared and device memory start as NaN). With AddressSanitizer: accesses out of bounds of shared
+// and device memory. With ThreadSanitizer: every unordered pair of accesses within a block that a
+// run performs, and between blocks where separate_blocks is set.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -37,19 +39,21 @@ enum class Order : std::uint8_t {
 struct Schedule {
   Order order = Order::up;
   unsigned seed = 0;
-  bool late_copies = true;       // cp.async copies when waited for; else at once
-  bool separate_blocks = false;  // under ThreadSanitizer nothing orders blocks; it is slow: at most 6000 threads
+  bool late_copies = true;  // cp.async copies when waited for; else at once
+  // under ThreadSanitizer nothing orders blocks; it is slow: at most 6000 threads
+  bool separate_blocks = false;
 };
 // Of the launches that follow.
 void use(const Schedule& schedule);
 
-// The schedules tests run a kernel in: each order with early and late copies; two in all where a sanitizer makes runs slow,
-// since it sees what the order would hide. use_schedule returns the schedule's name.
+// The schedules tests run a kernel in: each order with early and late copies; two in all where a
+// sanitizer makes runs slow, since it sees what the order would hide. use_schedule returns the
+// schedule's name.
 int schedules();
 std::string use_schedule(int number);
 
-// Calls body once per thread; a Fault ends the launch. 0, or a CUDA error number for a launch no device takes (9: its
-// shape, 1: its dynamic shared memory).
+// Calls body once per thread; a Fault ends the launch. 0, or a CUDA error number for a launch no
+// device takes (9: its shape, 1: its dynamic shared memory).
 int run(dim3 grid, dim3 block, std::size_t dynamic_shared_bytes, const std::function<void()>& body);
 
 // Whether this program was built with AddressSanitizer, or ThreadSanitizer.

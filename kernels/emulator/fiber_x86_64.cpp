@@ -31,7 +31,8 @@ namespace dex::emulator {
 
 Context make_context(Stack stack, std::size_t stagger, void (*entry)()) {
   auto* top = reinterpret_cast<std::uint64_t*>(stack.bottom + stack.size - stagger / 16 * 16);
-  *--top = 0;  // entry's return address, where unwinding ends; a call leaves the stack 8 off a multiple of 16
+  // entry's return address, where unwinding ends; a call leaves the stack 8 off a multiple of 16
+  *--top = 0;
   *--top = reinterpret_cast<std::uint64_t>(entry);
   for (int saved = 0; saved < 6; ++saved) *--top = 0;
   return {top};
@@ -39,6 +40,8 @@ Context make_context(Stack stack, std::size_t stagger, void (*entry)()) {
 
 void free_context(Context) {}
 
-void switch_context(Context& from, const Context& to) { dex_emulator_switch(&from.state, to.state); }
+void switch_context(Context& from, const Context& to) {
+  dex_emulator_switch(&from.state, to.state);
+}
 
 }  // namespace dex::emulator

@@ -11,7 +11,8 @@ namespace {
 // Room for all a block may have with the gaps between its variables, which AddressSanitizer guards.
 constexpr std::size_t kArenaBytes = 1 << 20, kGap = 128;
 
-// Floats and pairs of bf16 read from it are NaN; orders differ in it, so that integers read from it show as well.
+// Floats and pairs of bf16 read from it are NaN; orders differ in it, so that integers read from it
+// show as well.
 unsigned unwritten() { return block.schedule.order == Order::up ? 0xffffffffu : 0x7fc07fc0u; }
 
 char* take(std::size_t bytes, std::size_t alignment) {
@@ -27,7 +28,8 @@ char* take(std::size_t bytes, std::size_t alignment) {
 }  // namespace
 
 void map_arena(Pool& pool) {
-  void* memory = mmap(nullptr, kArenaBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory =
+      mmap(nullptr, kArenaBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   pool.arena = static_cast<char*>(memory);
 }
@@ -50,10 +52,11 @@ void* shared(Slot& slot, std::size_t bytes, std::size_t alignment, Site site) {
   if (slot.block == block.number) return slot.memory;
   block.static_bytes += bytes;
   if (block.static_bytes > kStaticSharedBytes)
-    fail(site, "%lld bytes of static shared memory, of %lld", static_cast<long long>(block.static_bytes), kStaticSharedBytes);
+    fail(site, "%lld bytes of static shared memory, of %lld",
+         static_cast<long long>(block.static_bytes), kStaticSharedBytes);
   if (block.static_bytes + block.dynamic_bytes > kSharedBytes)
-    fail(site, "%lld bytes of shared memory, of %lld", static_cast<long long>(block.static_bytes + block.dynamic_bytes),
-         kSharedBytes);
+    fail(site, "%lld bytes of shared memory, of %lld",
+         static_cast<long long>(block.static_bytes + block.dynamic_bytes), kSharedBytes);
   slot.block = block.number;
   return slot.memory = take(bytes, alignment < 16 ? 16 : alignment);
 }
@@ -77,7 +80,8 @@ bool copies_early() { return !block.schedule.late_copies; }
 
 void keep(Copy copy, Site site) {
   Copies& copies = block.pool->copies[block.running];
-  if (copies.issued - copies.made == Copies::kMost) fail(site, "more than %lld copies under way in one thread", Copies::kMost);
+  if (copies.issued - copies.made == Copies::kMost)
+    fail(site, "more than %lld copies under way in one thread", Copies::kMost);
   copies.pending[copies.issued++ % Copies::kMost] = {copy, site, copies.groups};
 }
 
@@ -87,7 +91,7 @@ Copy due(int groups) {
   Copies& copies = block.pool->copies[block.running];
   if (copies.made == copies.issued) return {};
   const PendingCopy& next = copies.pending[copies.made % Copies::kMost];
-  if (next.group + static_cast<unsigned>(groups) >= copies.groups) return {};
+  if (next.group + unsigned(groups) >= copies.groups) return {};
   ++copies.made;
   return next.copy;
 }
@@ -95,7 +99,8 @@ Copy due(int groups) {
 void check_copies_done() {
   Copies& copies = block.pool->copies[block.running];
   if (copies.made != copies.issued)
-    fail(copies.pending[copies.made % Copies::kMost].site, "cp_async16: its thread exits without having waited for it");
+    fail(copies.pending[copies.made % Copies::kMost].site,
+         "cp_async16: its thread exits without having waited for it");
 }
 
 }  // namespace dex::emulator

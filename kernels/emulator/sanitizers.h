@@ -1,5 +1,5 @@
-// What the sanitizers must be told. The runtime is built without any and linked into every kind of program: calls go
-// through weak symbols that are null where a sanitizer is absent.
+// What the sanitizers must be told. The runtime is built without any and linked into every kind of
+// program: calls go through weak symbols that are null where a sanitizer is absent.
 #pragma once
 #include <cstddef>
 
@@ -7,8 +7,10 @@ extern "C" {
 #define DEX_WEAK __attribute__((weak))
 DEX_WEAK void __asan_poison_memory_region(const volatile void* at, std::size_t bytes);
 DEX_WEAK void __asan_unpoison_memory_region(const volatile void* at, std::size_t bytes);
-DEX_WEAK void __sanitizer_start_switch_fiber(void** fake_stack, const void* bottom, std::size_t size);
-DEX_WEAK void __sanitizer_finish_switch_fiber(void* fake_stack, const void** bottom, std::size_t* size);
+DEX_WEAK void __sanitizer_start_switch_fiber(void** fake_stack, const void* bottom,
+                                             std::size_t size);
+DEX_WEAK void __sanitizer_finish_switch_fiber(void* fake_stack, const void** bottom,
+                                              std::size_t* size);
 DEX_WEAK void* __tsan_get_current_fiber();
 DEX_WEAK void* __tsan_create_fiber(unsigned flags);
 DEX_WEAK void __tsan_destroy_fiber(void* fiber);
@@ -27,7 +29,8 @@ inline void unpoison(const void* at, std::size_t bytes) {
   if (__asan_unpoison_memory_region) __asan_unpoison_memory_region(at, bytes);
 }
 
-// An object through which threads are ordered: what one did before post is before what another does after take.
+// An object through which threads are ordered: what one did before post is before what another does
+// after take.
 struct Edge {
   unsigned long long object = 0;
   void post() {
@@ -37,7 +40,8 @@ struct Edge {
     if (__tsan_acquire) __tsan_acquire(&object);
   }
 };
-// A barrier takes two in turn: a thread that is late to take the first would else be ordered after what others did since.
+// A barrier takes two in turn: a thread that is late to take the first would else be ordered after
+// what others did since.
 struct Edges {
   Edge edge[2];
   unsigned char turn = 0;

@@ -39,7 +39,8 @@ void arrive(void* fake_stack) {
 
 void switch_to_launcher() {
   Thread& from = running();
-  if (__sanitizer_start_switch_fiber) __sanitizer_start_switch_fiber(&from.fake_stack, launcher.bottom, launcher.size);
+  if (__sanitizer_start_switch_fiber)
+    __sanitizer_start_switch_fiber(&from.fake_stack, launcher.bottom, launcher.size);
   if (__tsan_switch_to_fiber) __tsan_switch_to_fiber(launcher.tsan, 1);
   switch_context(from.context, launcher.context);
   arrive(from.fake_stack);
@@ -50,8 +51,10 @@ void enter(int next, Context& from, void** fake_stack) {
   Thread& to = running();
   place.thread = to.index;
   const Stack stack = block.pool->stacks[next];
-  if (__sanitizer_start_switch_fiber) __sanitizer_start_switch_fiber(fake_stack, stack.bottom, stack.size);
-  if (__tsan_switch_to_fiber) __tsan_switch_to_fiber(to.tsan, 1);  // 1: the switch itself orders nothing
+  if (__sanitizer_start_switch_fiber)
+    __sanitizer_start_switch_fiber(fake_stack, stack.bottom, stack.size);
+  // 1: the switch itself orders nothing
+  if (__tsan_switch_to_fiber) __tsan_switch_to_fiber(to.tsan, 1);
   switch_context(from, to.context);
 }
 
@@ -66,7 +69,7 @@ int take_ready() {
   constexpr unsigned kRing = 2 * kMaxThreads;
   if (block.schedule.order == Order::up) return block.ready[block.first++ % kRing];
   if (block.schedule.order == Order::random) {
-    const unsigned chosen = block.first + static_cast<unsigned>(next_random() % (block.last - block.first));
+    const unsigned chosen = block.first + unsigned(next_random() % (block.last - block.first));
     std::swap(block.ready[chosen % kRing], block.ready[(block.last - 1) % kRing]);
   }
   return block.ready[--block.last % kRing];
@@ -122,7 +125,7 @@ void set_up_block(int size) {
   const dim3& b = place.block_size;
   for (int i = 0; i < size; ++i) {
     Thread& thread = block.pool->threads[i];
-    const auto n = static_cast<unsigned>(i);
+    const auto n = unsigned(i);
     thread.index = {n % b.x, n / b.x % b.y, n / (b.x * b.y)};
     thread.exited = false;
     make_ready(i);
@@ -137,7 +140,8 @@ bool run_block(int size) {
   launcher.bottom = nullptr;
   launcher.tsan = __tsan_get_current_fiber ? __tsan_get_current_fiber() : nullptr;
   enter(take_ready(), launcher.context, &launcher.fake_stack);
-  if (__sanitizer_finish_switch_fiber) __sanitizer_finish_switch_fiber(launcher.fake_stack, nullptr, nullptr);
+  if (__sanitizer_finish_switch_fiber)
+    __sanitizer_finish_switch_fiber(launcher.fake_stack, nullptr, nullptr);
   return block.text == nullptr && block.exited == size;
 }
 
@@ -153,13 +157,15 @@ void settle(Pool& pool) {
 
 bool is_launchable(const dim3& grid, const dim3& size) {
   const auto threads = std::uint64_t{size.x} * size.y * size.z;
-  return threads > 0 && threads <= kMaxThreads && size.z <= 64 && grid.x > 0 && grid.y > 0 && grid.z > 0 &&
-         grid.x <= 0x7fffffff && grid.y <= 65535 && grid.z <= 65535;
+  return threads > 0 && threads <= kMaxThreads && size.z <= 64 && grid.x > 0 && grid.y > 0 &&
+         grid.z > 0 && grid.x <= 0x7fffffff && grid.y <= 65535 && grid.z <= 65535;
 }
 
 }  // namespace
 
-void make_ready(int thread) { block.ready[block.last++ % (2 * kMaxThreads)] = static_cast<std::uint16_t>(thread); }
+void make_ready(int thread) {
+  block.ready[block.last++ % (2 * kMaxThreads)] = std::uint16_t(thread);
+}
 
 void make_ready(int warp, unsigned lanes) {
   for (; lanes != 0; lanes &= lanes - 1) make_ready(warp * kLanes + __builtin_ctz(lanes));
@@ -184,7 +190,8 @@ void fence() {
   fences.post();
 }
 
-int run(dim3 grid, dim3 block_size, std::size_t dynamic_shared_bytes, const std::function<void()>& body) {
+int run(dim3 grid, dim3 block_size, std::size_t dynamic_shared_bytes,
+        const std::function<void()>& body) {
   if (!is_launchable(grid, block_size)) return 9;
   if (dynamic_shared_bytes > kSharedBytes) return 1;
   const std::lock_guard lock(one_launch);
@@ -197,9 +204,9 @@ int run(dim3 grid, dim3 block_size, std::size_t dynamic_shared_bytes, const std:
   block.text = nullptr;
   place.block_size = block_size, place.grid_size = grid;
   const bool separate = wanted.separate_blocks && thread_sanitizer();
-  const int size = static_cast<int>(block_size.x * block_size.y * block_size.z);
+  const int size = int(block_size.x * block_size.y * block_size.z);
   // ThreadSanitizer ends a program with more than 8128 threads.
-  if (separate && std::uint64_t{grid.x} * grid.y * grid.z * static_cast<unsigned>(size) > 6000)
+  if (separate && std::uint64_t{grid.x} * grid.y * grid.z * unsigned(size) > 6000)
     throw std::invalid_argument("separate_blocks: more than 6000 threads in a launch");
   for (unsigned z = 0; z < grid.z; ++z)
     for (unsigned y = 0; y < grid.y; ++y)
@@ -221,13 +228,11 @@ int run(dim3 grid, dim3 block_size, std::size_t dynamic_shared_bytes, const std:
   return 0;
 }
 
-Pool::Pool() : threads(kMaxThreads), edges(new BlockEdges) {
-  map_arena(*this);
-}
+Pool::Pool() : threads(kMaxThreads), edges(new BlockEdges) { map_arena(*this); }
 
 void Pool::grow(int count) {
-  if (static_cast<int>(copies.size()) < count) copies.resize(static_cast<std::size_t>(count));
-  while (static_cast<int>(stacks.size()) < count) {
+  if (int(copies.size()) < count) copies.resize(count);
+  while (int(stacks.size()) < count) {
     const std::size_t i = stacks.size();
     stacks.push_back(map_stack());
     threads[i].context = make_context(stacks[i], i % 16 * 272, fiber_main);
@@ -246,14 +251,15 @@ Pool::~Pool() {
 }
 
 Stack map_stack() {
-  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  void* memory = mmap(nullptr, page + kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const auto page = std::size_t(sysconf(_SC_PAGESIZE));
+  void* memory =
+      mmap(nullptr, page + kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED || mprotect(memory, page, PROT_NONE) != 0) throw std::bad_alloc();
   return {static_cast<char*>(memory) + page, kStackBytes};
 }
 
 void unmap(Stack stack) {
-  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const auto page = std::size_t(sysconf(_SC_PAGESIZE));
   munmap(stack.bottom - page, page + stack.size);
 }
 

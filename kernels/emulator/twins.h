@@ -17,38 +17,49 @@ inline constexpr bool kEmulated = true;
 using emulator::Site;
 
 template <class... P, class... A>
-int launch(void (*k)(P...), dim3 grid, dim3 block, std::size_t dynamic_shared_bytes, CUstream_st*, A&&... arguments) {
+int launch(void (*k)(P...), dim3 grid, dim3 block, std::size_t dynamic_shared_bytes, CUstream_st*,
+           A&&... arguments) {
   const std::tuple<P...> exact(std::forward<A>(arguments)...);
   return emulator::run(grid, block, dynamic_shared_bytes, [&] { std::apply(k, exact); });
 }
 
-inline void mma_16x8x16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], Site site = Site::here()) {
+inline void mma_16x8x16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
+                        Site site = Site::here()) {
   emulator::mma_bf16(d, a, b, site);
 }
-inline void mma_s8_16x8x32(std::int32_t (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
-                           Site site = Site::here()) {
+inline void mma_s8_16x8x32(std::int32_t (&d)[4], const std::uint32_t (&a)[4],
+                           const std::uint32_t (&b)[2], Site site = Site::here()) {
   emulator::mma_s8(d, a, b, site);
 }
 
 inline void ldmatrix_row(std::uint32_t (&r)[4], const void* row, bool transposed, Site site) {
-  if (reinterpret_cast<std::uintptr_t>(row) % 16 != 0) emulator::fail(site, "ldmatrix: a row is not 16-byte aligned");
-  if (!emulator::is_shared(row, 16)) emulator::fail(site, "ldmatrix: a row is not in shared memory");
+  if (reinterpret_cast<std::uintptr_t>(row) % 16 != 0)
+    emulator::fail(site, "ldmatrix: a row is not 16-byte aligned");
+  if (!emulator::is_shared(row, 16))
+    emulator::fail(site, "ldmatrix: a row is not in shared memory");
   const auto* words = static_cast<const std::uint32_t*>(row);
   const std::uint32_t mine[4] = {words[0], words[1], words[2], words[3]};
   emulator::ldmatrix(r, mine, transposed, site);
 }
-inline void ldmatrix_x4(std::uint32_t (&r)[4], const void* row, Site site = Site::here()) { ldmatrix_row(r, row, false, site); }
-inline void ldmatrix_x4_transposed(std::uint32_t (&r)[4], const void* row, Site site = Site::here()) {
+inline void ldmatrix_x4(std::uint32_t (&r)[4], const void* row, Site site = Site::here()) {
+  ldmatrix_row(r, row, false, site);
+}
+inline void ldmatrix_x4_transposed(std::uint32_t (&r)[4], const void* row,
+                                   Site site = Site::here()) {
   ldmatrix_row(r, row, true, site);
 }
 
 inline void copy16(emulator::Copy copy) {
-  *static_cast<uint4*>(copy.to) = copy.from != nullptr ? *static_cast<const uint4*>(copy.from) : uint4{0, 0, 0, 0};
+  *static_cast<uint4*>(copy.to) =
+      copy.from != nullptr ? *static_cast<const uint4*>(copy.from) : uint4{0, 0, 0, 0};
 }
-inline void cp_async16(void* shared, const void* global, bool valid = true, Site site = Site::here()) {
-  const auto address = reinterpret_cast<std::uintptr_t>(shared) | (valid ? reinterpret_cast<std::uintptr_t>(global) : 0);
+inline void cp_async16(void* shared, const void* global, bool valid = true,
+                       Site site = Site::here()) {
+  const auto address = reinterpret_cast<std::uintptr_t>(shared) |
+                       (valid ? reinterpret_cast<std::uintptr_t>(global) : 0);
   if (address % 16 != 0) emulator::fail(site, "cp_async16: an end is not 16-byte aligned");
-  if (!emulator::is_shared(shared, 16)) emulator::fail(site, "cp_async16: the destination is not in shared memory");
+  if (!emulator::is_shared(shared, 16))
+    emulator::fail(site, "cp_async16: the destination is not in shared memory");
   const emulator::Copy copy{shared, valid ? global : nullptr};
   emulator::keep(copy, site);
   if (emulator::copies_early()) copy16(copy);
@@ -70,8 +81,12 @@ inline void bar_arrive(int barrier, int threads, Site site = Site::here()) {
 inline int device_count() { return 1; }
 inline void* device_alloc(std::size_t bytes) { return emulator::allocate(bytes); }
 inline void device_free(void* memory) { emulator::release(memory); }
-inline void copy_to_device(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
-inline void copy_to_host(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
+inline void copy_to_device(void* to, const void* from, std::size_t bytes) {
+  std::memcpy(to, from, bytes);
+}
+inline void copy_to_host(void* to, const void* from, std::size_t bytes) {
+  std::memcpy(to, from, bytes);
+}
 inline void synchronize() {}
 
 inline int schedules() { return emulator::schedules(); }

@@ -22,10 +22,17 @@ int source_of(const Shuffled& call, int lane) {
   const int first = lane & ~(call.width - 1), last = first + call.width - 1;
   int source = lane;
   switch (call.kind) {
-    case Shuffle::from: return first + (call.operand & (call.width - 1));
-    case Shuffle::up: source = lane - call.operand; return source < first ? lane : source;
-    case Shuffle::down: source = lane + call.operand; return source > last ? lane : source;
-    case Shuffle::exclusive_or: source = lane ^ call.operand; return source > last ? lane : source;
+    case Shuffle::from:
+      return first + (call.operand & (call.width - 1));
+    case Shuffle::up:
+      source = lane - call.operand;
+      return source < first ? lane : source;
+    case Shuffle::down:
+      source = lane + call.operand;
+      return source > last ? lane : source;
+    case Shuffle::exclusive_or:
+      source = lane ^ call.operand;
+      return source > last ? lane : source;
   }
   return lane;
 }
@@ -36,7 +43,9 @@ void exchange_values(const Meeting& meeting) {
     auto& mine = posted<Shuffled>(i);
     const int source = source_of(mine, i);
     if (source >= kLanes || !came(meeting, source))
-      fail(meeting.site, "lane %lld takes the value of lane %lld, which is not in the mask or has exited", i, source);
+      fail(meeting.site,
+           "lane %lld takes the value of lane %lld, which is not in the mask or has exited", i,
+           source);
     mine.result = posted<Shuffled>(source).value;
   }
 }
@@ -60,13 +69,18 @@ struct Reduction {
 };
 
 unsigned combined(Reduce kind, unsigned a, unsigned b) {
-  const int sa = static_cast<int>(a), sb = static_cast<int>(b);
+  const int sa = int(a), sb = int(b);
   switch (kind) {
-    case Reduce::add: return a + b;
-    case Reduce::min: return a < b ? a : b;
-    case Reduce::max: return a > b ? a : b;
-    case Reduce::min_signed: return sa < sb ? a : b;
-    case Reduce::max_signed: return sa > sb ? a : b;
+    case Reduce::add:
+      return a + b;
+    case Reduce::min:
+      return a < b ? a : b;
+    case Reduce::max:
+      return a > b ? a : b;
+    case Reduce::min_signed:
+      return sa < sb ? a : b;
+    case Reduce::max_signed:
+      return sa > sb ? a : b;
   }
   return a;
 }
@@ -96,14 +110,15 @@ float element(std::uint32_t reg, int part, float) {
   return __builtin_bit_cast(float, part == 0 ? reg << 16 : reg & 0xffff0000u);
 }
 std::int32_t element(std::uint32_t reg, int part, std::int32_t) {
-  return static_cast<std::int8_t>(reg >> 8 * part & 0xff);
+  return std::int8_t(reg >> 8 * part & 0xff);
 }
 float multiply_add(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 std::int32_t multiply_add(std::int32_t a, std::int32_t b, std::int32_t c) {
-  return static_cast<std::int32_t>(static_cast<std::uint32_t>(a * b) + static_cast<std::uint32_t>(c));
+  return std::int32_t(std::uint32_t(a * b) + std::uint32_t(c));
 }
 
-// d += A B with `per` elements in a register: A is 16 x 8 per, in row-major [m][k], B comes as [k][n].
+// d += A B with `per` elements in a register: A is 16 x 8 per, in row-major [m][k], B comes as
+// [k][n].
 template <class T, int per>
 void multiply(const Meeting& meeting) {
   require_whole_warp(meeting, "mma by a warp of %lld lanes");
@@ -149,10 +164,14 @@ void load_matrices(const Meeting& meeting) {
 
 }  // namespace
 
-void warp_barrier(unsigned mask, Site site) { meet(mask, "__syncwarp", nullptr, nullptr, site, true); }
+void warp_barrier(unsigned mask, Site site) {
+  meet(mask, "__syncwarp", nullptr, nullptr, site, true);
+}
 
-std::uint64_t shuffle(Shuffle kind, unsigned mask, std::uint64_t value, int operand, int width, Site site) {
-  if (width <= 0 || width > kLanes || (width & (width - 1)) != 0) fail(site, "a shuffle of width %lld", width);
+std::uint64_t shuffle(Shuffle kind, unsigned mask, std::uint64_t value, int operand, int width,
+                      Site site) {
+  if (width <= 0 || width > kLanes || (width & (width - 1)) != 0)
+    fail(site, "a shuffle of width %lld", width);
   Shuffled call{kind, operand, width, value, 0};
   meet(mask, "a shuffle", &call, exchange_values, site);
   return call.result;

@@ -5,8 +5,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "common/digest.h"
-#include "common/file.h"
+#include "common/base/digest.h"
+#include "common/base/file.h"
 #include "tests/support/adapter_tensors.h"
 #include "tests/support/errors.h"
 #include "tests/support/temp_dir.h"
@@ -21,7 +21,8 @@ void change_config(const test::TempDir& dir, const std::function<void(nlohmann::
   auto config = nlohmann::json::parse(read_file(dir / "a/adapter_config.json"));
   change(config);
   config.erase("config_sha256");
-  config["config_sha256"] = sha256_of(config.dump());  // so that the change itself is what is refused
+  // so that the change itself is what is refused
+  config["config_sha256"] = sha256_of(config.dump());
   write_file(dir / "a/adapter_config.json", config.dump());
 }
 
@@ -38,7 +39,8 @@ TEST_CASE("an adapter file gives back what was written") {
   REQUIRE(file.weights.tensors().size() == 12);
   for (const auto& [name, tensor] : a.stored) {
     CHECK(file.weights.at(name).shape == tensor.shape);
-    CHECK(std::equal(tensor.bytes.begin(), tensor.bytes.end(), file.weights.at(name).bytes.begin()));
+    CHECK(
+        std::equal(tensor.bytes.begin(), tensor.bytes.end(), file.weights.at(name).bytes.begin()));
   }
 }
 
@@ -59,7 +61,8 @@ TEST_CASE("adapters of another model are refused with both fingerprints") {
   const test::TempDir dir;
   const test::AdapterTensors a;
   write_adapter_file(dir / "a", a.config, a.stored);
-  check_refused(ExitCode::usage, {"model", "other"}, [&] { read_adapter_file(dir / "a", "other"); });
+  check_refused(ExitCode::usage, {"model", "other"},
+                [&] { read_adapter_file(dir / "a", "other"); });
 }
 
 TEST_CASE("a missing directory or file of adapters is a usage error naming it") {
@@ -142,14 +145,17 @@ TEST_CASE("a config that is altered is refused by field") {
   }
 }
 
-TEST_CASE("a config whose digest does not fit is refused, one of the format before it had a digest is read") {
+TEST_CASE(
+    "a config whose digest does not fit is refused, one of the format before it had a digest is "
+    "read") {
   const test::TempDir dir;
   const test::AdapterTensors a;
   write_adapter_file(dir / "a", a.config, a.stored);
   auto config = nlohmann::json::parse(read_file(dir / "a/adapter_config.json"));
   config["tau"] = 2;
   write_file(dir / "a/adapter_config.json", config.dump());
-  check_refused(ExitCode::io, {"adapter_config.json", "altered"}, [&] { read_adapter_file(dir / "a"); });
+  check_refused(ExitCode::io, {"adapter_config.json", "altered"},
+                [&] { read_adapter_file(dir / "a"); });
   config["format"] = "dex-adapter-1";
   write_file(dir / "a/adapter_config.json", config.dump());
   check_refused(ExitCode::io, {"dex-adapter-1"}, [&] { read_adapter_file(dir / "a"); });
@@ -164,7 +170,8 @@ TEST_CASE("adapter files cut anywhere are refused") {
   write_adapter_file(dir / "a", a.config, a.stored);
   for (const char* name : {"adapter_config.json", "adapter_model.safetensors"}) {
     const std::string whole = read_file(dir / "a" / name);
-    const std::size_t last = whole.size() - (name[8] == 'c' ? 2 : 1);  // the config's closing newline may go
+    // the config's closing newline may go
+    const std::size_t last = whole.size() - (name[8] == 'c' ? 2 : 1);
     for (std::size_t size = 0; size <= last; size += 1 + size / 40) {
       write_file(dir / "a" / name, whole.substr(0, size));
       CHECK_THROWS_AS(read_adapter_file(dir / "a"), Error);
@@ -191,7 +198,7 @@ TEST_CASE("adapters have the paper's numbers of parameters") {
     double sum = 0;
     for (const auto& [name, shape] : dex::adapter_tensors(config)) {
       double size = 1;
-      for (std::int64_t n : shape) size *= static_cast<double>(n);
+      for (std::int64_t n : shape) size *= double(n);
       sum += size;
     }
     CHECK(sum == Approx(parameters).epsilon(1e-3));

@@ -1,10 +1,11 @@
-// Altered and cut checkpoints and adapters: refused, or read as what was written; in bounded memory.
+// Altered and cut checkpoints and adapters: refused, or read as what was written; in bounded
+// memory.
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "checkpoints/adapter_file.h"
-#include "common/error.h"
+#include "common/base/error.h"
 #include "tests/checkpoints/saves.h"
 #include "tests/support/adapter_tensors.h"
 #include "tests/support/altered.h"
@@ -22,14 +23,17 @@ constexpr rlim_t kMemory = rlim_t{64} << 20;
 enum Answer { same = 0, refused = 1, changed = 2, broken = 3 };
 
 // Overwritten in place: neither renamed nor synced.
-void overwrite(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes; }
+void overwrite(const fs::path& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+}
 
-// Reads one altered copy after the other in one child with little memory. Counts refusals through the exit code's place: a
-// file, since they are many.
+// Reads one altered copy after the other in one child with little memory. Counts refusals through
+// the exit code's place: a file, since they are many.
 struct Tally {
   int same = 0, refused = 0;
 };
-Tally read_altered(const fs::path& scratch, const fs::path& path, const std::vector<std::string>& copies, const std::function<Answer()>& read) {
+Tally read_altered(const fs::path& scratch, const fs::path& path,
+                   const std::vector<std::string>& copies, const std::function<Answer()>& read) {
   const std::string whole = read_file(path);
   const int code = test::code_in_child([&] {
     test::limit_memory(kMemory);
@@ -38,7 +42,9 @@ Tally read_altered(const fs::path& scratch, const fs::path& path, const std::vec
       overwrite(path, copies[i]);
       const Answer answer = read();
       if (answer == changed || answer == broken) {
-        overwrite(scratch, "copy " + std::to_string(i) + (answer == changed ? " was read as something else" : " is refused in another way than wanted"));
+        overwrite(scratch, "copy " + std::to_string(i) +
+                               (answer == changed ? " was read as something else"
+                                                  : " is refused in another way than wanted"));
         return 1;
       }
       ++(answer == same ? tally.same : tally.refused);
@@ -74,15 +80,25 @@ void save_small(const fs::path& root) {
   const test::AdapterTensors tensors;
   save_checkpoint(root, 7, 1, [&](const fs::path& dir) {
     write_safetensors(dir / "weights.safetensors", tensors.stored, {});
-    write_file(dir / "state.json", nlohmann::json{{"step", 7}, {"tokens", 1234}, {"run", {{"seed", 3}, {"learning_rate", 1e-3}}}}.dump(2) + "\n");
+    write_file(dir / "state.json",
+               nlohmann::json{
+                   {"step", 7}, {"tokens", 1234}, {"run", {{"seed", 3}, {"learning_rate", 1e-3}}}}
+                       .dump(2) +
+                   "\n");
   });
 }
 
 // Whether the checkpoint is still the one, to the byte of what a run reads from it.
 Answer read_checkpoint(const fs::path& root, const std::string& weights, const std::string& state) {
   const CheckpointSearch search = newest_checkpoint(root);
-  if (!search.step) return search.passed_over.size() == 1 && search.passed_over[0].find(root.string()) != std::string::npos ? refused : broken;
-  const bool equal = *search.step == 7 && read_file(search.dir / "weights.safetensors") == weights && read_file(search.dir / "state.json") == state;
+  if (!search.step)
+    return search.passed_over.size() == 1 &&
+                   search.passed_over[0].find(root.string()) != std::string::npos
+               ? refused
+               : broken;
+  const bool equal = *search.step == 7 &&
+                     read_file(search.dir / "weights.safetensors") == weights &&
+                     read_file(search.dir / "state.json") == state;
   return equal ? same : changed;
 }
 
@@ -92,12 +108,20 @@ Answer read_adapters(const fs::path& dir, const test::AdapterTensors& wanted) {
     const AdapterConfig &seen = file.config, &c = wanted.config;
     if (file.weights.tensors().size() != wanted.stored.size()) return changed;
     for (const auto& [name, tensor] : wanted.stored)
-      if (!std::equal(tensor.bytes.begin(), tensor.bytes.end(), file.weights.at(name).bytes.begin(), file.weights.at(name).bytes.end()))
+      if (!std::equal(tensor.bytes.begin(), tensor.bytes.end(), file.weights.at(name).bytes.begin(),
+                      file.weights.at(name).bytes.end()))
         return changed;
-    const bool sizes = seen.depths == c.depths && seen.hidden_size == c.hidden_size && seen.width == c.width;
-    return sizes && seen.model_fingerprint == c.model_fingerprint && seen.data_digest == c.data_digest && seen.tau == c.tau ? same : changed;
+    const bool sizes =
+        seen.depths == c.depths && seen.hidden_size == c.hidden_size && seen.width == c.width;
+    return sizes && seen.model_fingerprint == c.model_fingerprint &&
+                   seen.data_digest == c.data_digest && seen.tau == c.tau
+               ? same
+               : changed;
   } catch (const Error& error) {
-    return error.code() == ExitCode::io && std::string(error.what()).find(dir.string()) != std::string::npos ? refused : broken;
+    return error.code() == ExitCode::io &&
+                   std::string(error.what()).find(dir.string()) != std::string::npos
+               ? refused
+               : broken;
   }
 }
 
@@ -107,15 +131,17 @@ TEST_CASE("altered and cut checkpoints are passed over or unchanged in meaning",
   test::skip_syncs();
   const test::TempDir dir(test::memory_directory());
   save_small(dir / "c");
-  const std::string weights = read_file(dir / "c/step-7/weights.safetensors"), state = read_file(dir / "c/step-7/state.json");
+  const std::string weights = read_file(dir / "c/step-7/weights.safetensors"),
+                    state = read_file(dir / "c/step-7/state.json");
   const auto read = [&] { return read_checkpoint(dir / "c", weights, state); };
   for (const char* name : kCheckpointFiles) {
     const fs::path path = dir / "c/step-7" / name;
     const bool manifest = std::string(name) == "MANIFEST.json";
     const auto copies = altered_copies(read_file(path), test::times(150, 3400), 11);
     const Tally tally = read_altered(dir / "tally", path, copies, read);
-    CHECK(tally.same + tally.refused == static_cast<int>(copies.size()));
-    CHECK((manifest || tally.same == 0));  // white space of the manifest means nothing; of other files every byte counts
+    CHECK(tally.same + tally.refused == int(copies.size()));
+    // white space of the manifest means nothing; of other files every byte counts
+    CHECK((manifest || tally.same == 0));
     const auto cut = cuts(read_file(path));
     const Tally of_cuts = read_altered(dir / "tally", path, cut, read);
     CHECK(of_cuts.same == (manifest ? 1 : 0));  // its last line end
@@ -131,8 +157,8 @@ TEST_CASE("altered and cut adapters are refused or unchanged in meaning", "[faul
     const fs::path path = dir / "a" / name;
     const auto copies = altered_copies(read_file(path), test::times(200, 5000), 12);
     const Tally tally = read_altered(dir / "tally", path, copies, read);
-    CHECK(tally.same + tally.refused == static_cast<int>(copies.size()));
-    CHECK(tally.refused > static_cast<int>(copies.size()) * 8 / 10);
+    CHECK(tally.same + tally.refused == int(copies.size()));
+    CHECK(tally.refused > int(copies.size()) * 8 / 10);
     const Tally of_cuts = read_altered(dir / "tally", path, cuts(read_file(path)), read);
     CHECK(of_cuts.same <= 1);
   }

@@ -9,7 +9,7 @@
 #include <set>
 #include <thread>
 
-#include "common/file.h"
+#include "common/base/file.h"
 #include "tests/checkpoints/saves.h"
 #include "tests/support/child.h"
 #include "tests/support/errors.h"
@@ -35,7 +35,9 @@ TEST_CASE("the newest checkpoint is found and older ones are pruned") {
 TEST_CASE("a spared checkpoint stays beside the newest ones") {
   const test::TempDir dir;
   for (std::int64_t step : {5, 10, 15, 20, 25})
-    save_checkpoint(dir / "c", step, 2, [&](const fs::path& made) { write_file(made / "weights", test::weights_of(step)); }, 10);
+    save_checkpoint(
+        dir / "c", step, 2,
+        [&](const fs::path& made) { write_file(made / "weights", test::weights_of(step)); }, 10);
   CHECK(names_in(dir / "c") == std::set<std::string>{"step-10", "step-20", "step-25"});
   REQUIRE(checkpoints_in(dir / "c").size() == 3);
   CHECK(checkpoints_in(dir / "c").front().first == 10);
@@ -135,7 +137,8 @@ TEST_CASE("a kill between write and rename leaves the older checkpoint") {
   CHECK(names_in(dir / "c") == std::set<std::string>{"step-1", "step-2"});
 }
 
-TEST_CASE("kills at random moments never lose a saved checkpoint and never leave a torn one", "[faults]") {
+TEST_CASE("kills at random moments never lose a saved checkpoint and never leave a torn one",
+          "[faults]") {
   const test::TempDir dir;
   std::mt19937 random(7);
   std::int64_t saved = 0;

@@ -1,6 +1,6 @@
 // Every file operation of a save fails once, and the disk fills up at many places.
-#include <cerrno>
 #include <catch2/catch.hpp>
+#include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -19,10 +19,11 @@ using Names = std::set<std::string>;
 
 namespace {
 
-// Lets the k-th operation under `root` fail, k = 1, 2, ... until none does; returns how many failed. `act` must then end in
-// Error(io) that names a path under root and the reason; `check` looks at what is left.
-int fail_each(const fs::path& root, int error, const std::function<void()>& prepare, const std::function<void()>& act,
-              const std::function<void()>& check) {
+// Lets the k-th operation under `root` fail, k = 1, 2, ... until none does; returns how many
+// failed. `act` must then end in Error(io) that names a path under root and the reason; `check`
+// looks at what is left.
+int fail_each(const fs::path& root, int error, const std::function<void()>& prepare,
+              const std::function<void()>& act, const std::function<void()>& check) {
   for (int k = 1;; ++k) {
     prepare();
     test::fail_file_call(root, k, error);
@@ -44,7 +45,8 @@ int fail_each(const fs::path& root, int error, const std::function<void()>& prep
 
 }  // namespace
 
-TEST_CASE("whatever operation of a save fails, an older checkpoint loads and no temporary is left", "[faults]") {
+TEST_CASE("whatever operation of a save fails, an older checkpoint loads and no temporary is left",
+          "[faults]") {
   test::skip_syncs();
   const test::TempDir dir(test::memory_directory());
   const fs::path root = dir / "c";
@@ -60,7 +62,9 @@ TEST_CASE("whatever operation of a save fails, an older checkpoint loads and no 
         [&] { test::save_step(root, 3, 2); },
         [&] {
           const Names left = test::names_in(root);
-          REQUIRE((left == Names{"step-1", "step-2"} || left == Names{"step-1", "step-2", "step-3"} || left == Names{"step-2", "step-3"}));
+          REQUIRE((left == Names{"step-1", "step-2"} ||
+                   left == Names{"step-1", "step-2", "step-3"} ||
+                   left == Names{"step-2", "step-3"}));
           const CheckpointSearch search = newest_checkpoint(root);
           REQUIRE(search.passed_over.empty());
           REQUIRE(search.step == (left.contains("step-3") ? 3 : 2));
@@ -68,7 +72,8 @@ TEST_CASE("whatever operation of a save fails, an older checkpoint loads and no 
           test::save_step(root, 3, 2);
           REQUIRE(test::names_in(root) == Names{"step-2", "step-3"});
         });
-    CHECK(failed > 30);  // opens, writes, syncs and renames of three files, their directory, its name and what is pruned
+    // opens, writes, syncs and renames of three files, their directory, its name and what is pruned
+    CHECK(failed > 30);
   }
 }
 
@@ -76,7 +81,8 @@ TEST_CASE("a first save that fails leaves no checkpoint and the next one succeed
   test::skip_syncs();
   const test::TempDir dir(test::memory_directory());
   const int failed = fail_each(
-      dir.path(), EIO, [&] { fs::remove_all(dir / "out"); }, [&] { test::save_step(dir / "out/c", 1); },
+      dir.path(), EIO, [&] { fs::remove_all(dir / "out"); },
+      [&] { test::save_step(dir / "out/c", 1); },
       [&] {
         const CheckpointSearch search = newest_checkpoint(dir / "out/c");
         REQUIRE(search.passed_over.empty());
@@ -86,7 +92,9 @@ TEST_CASE("a first save that fails leaves no checkpoint and the next one succeed
   CHECK(failed > 30);
 }
 
-TEST_CASE("whatever operation of writing adapters fails, old or new ones load and no temporary is left", "[faults]") {
+TEST_CASE(
+    "whatever operation of writing adapters fails, old or new ones load and no temporary is left",
+    "[faults]") {
   test::skip_syncs();
   const test::TempDir dir(test::memory_directory());
   const test::AdapterTensors tensors;
@@ -113,9 +121,10 @@ TEST_CASE("a disk that fills up at any of 200 places leaves the older checkpoint
     const int code = test::code_in_child([&] {
       test::limit_file_size(limit);
       const auto error = test::error_of([&] { test::save_step(dir / "c", 2); });
-      const bool named = error && std::string(error->what()).find(dir.path().string()) != std::string::npos &&
-                         std::string(error->what()).find(std::strerror(EFBIG)) != std::string::npos;
-      return named ? static_cast<int>(error->code()) : 1;
+      const bool named =
+          error && std::string(error->what()).find(dir.path().string()) != std::string::npos &&
+          std::string(error->what()).find(std::strerror(EFBIG)) != std::string::npos;
+      return named ? int(error->code()) : 1;
     });
     INFO(limit);
     REQUIRE(code == 74);

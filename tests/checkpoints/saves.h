@@ -5,12 +5,12 @@
 #include <string>
 
 #include "checkpoints/checkpoint.h"
-#include "common/file.h"
+#include "common/base/file.h"
 
 namespace dex::test {
 
 inline std::string weights_of(std::int64_t step, std::size_t size = 20000) {
-  std::string bytes(size, static_cast<char>('a' + step % 26));
+  std::string bytes(size, char('a' + step % 26));
   bytes += std::to_string(step);
   return bytes;
 }
@@ -24,7 +24,8 @@ inline void save_step(const std::filesystem::path& root, std::int64_t step, int 
 
 inline std::set<std::string> names_in(const std::filesystem::path& dir) {
   std::set<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(dir)) names.insert(entry.path().filename().string());
+  for (const auto& entry : std::filesystem::directory_iterator(dir))
+    names.insert(entry.path().filename().string());
   return names;
 }
 

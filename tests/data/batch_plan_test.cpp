@@ -5,7 +5,7 @@
 #include <numeric>
 #include <random>
 
-#include "common/error.h"
+#include "common/base/error.h"
 
 using namespace dex;
 
@@ -35,7 +35,8 @@ TEST_CASE("an epoch takes every sample exactly once") {
     }
 }
 
-TEST_CASE("the order depends on seed and epoch, not on the batch size or on what was asked before") {
+TEST_CASE(
+    "the order depends on seed and epoch, not on the batch size or on what was asked before") {
   CHECK(epoch_of(1, 0, 16, 1000) == epoch_of(1, 0, 7, 1000));
   CHECK(epoch_of(1, 0, 16, 1000) != epoch_of(1, 1, 16, 1000));
   CHECK(epoch_of(1, 0, 16, 1000) != epoch_of(2, 0, 16, 1000));
@@ -48,35 +49,39 @@ TEST_CASE("the order depends on seed and epoch, not on the batch size or on what
 }
 
 TEST_CASE("places and samples are unrelated") {
-  // Spearman's correlation of place and sample over an epoch: 3 / sqrt(n) is three standard deviations.
+  // Spearman's correlation of place and sample over an epoch: 3 / sqrt(n) is three standard
+  // deviations.
   const std::uint64_t n = 5000;
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     const auto order = epoch_of(seed, 0, 16, n);
     double distance = 0;
-    for (std::uint64_t i = 0; i < n; ++i)
-      distance += std::pow(static_cast<double>(order[i]) - static_cast<double>(i), 2);
-    const double correlation = 1 - 6 * distance / (static_cast<double>(n) * (static_cast<double>(n) * n - 1));
+    for (std::uint64_t i = 0; i < n; ++i) distance += std::pow(double(order[i]) - double(i), 2);
+    const double correlation = 1 - 6 * distance / (double(n) * (double(n) * n - 1));
     CHECK(std::abs(correlation) < 3.5 / std::sqrt(n));
   }
 }
 
-TEST_CASE("things are dealt each once, into parts of near-equal cost and number") {
+TEST_CASE("things are assigned each once, into parts of near-equal cost and number") {
   const std::vector<double> cost{7, 1, 1, 1, 1, 1, 1, 1};
-  CHECK(deal(cost, 2, 7) == std::vector<std::vector<std::size_t>>{{0}, {1, 2, 3, 4, 5, 6, 7}});
-  CHECK(deal(cost, 2, 4) == std::vector<std::vector<std::size_t>>{{0, 5, 6, 7}, {1, 2, 3, 4}});
-  CHECK(deal(cost, 1, 8) == std::vector<std::vector<std::size_t>>{{0, 1, 2, 3, 4, 5, 6, 7}});
-  CHECK(deal(std::vector<double>{0, 0, 0}, 3, 1) == std::vector<std::vector<std::size_t>>{{0}, {1}, {2}});
-  CHECK(deal(std::vector<double>{100, 0, 0}, 3, 3).size() == 3);
+  CHECK(split_evenly(cost, 2, 7) ==
+        std::vector<std::vector<std::size_t>>{{0}, {1, 2, 3, 4, 5, 6, 7}});
+  CHECK(split_evenly(cost, 2, 4) ==
+        std::vector<std::vector<std::size_t>>{{0, 5, 6, 7}, {1, 2, 3, 4}});
+  CHECK(split_evenly(cost, 1, 8) ==
+        std::vector<std::vector<std::size_t>>{{0, 1, 2, 3, 4, 5, 6, 7}});
+  CHECK(split_evenly(std::vector<double>{0, 0, 0}, 3, 1) ==
+        std::vector<std::vector<std::size_t>>{{0}, {1}, {2}});
+  CHECK(split_evenly(std::vector<double>{100, 0, 0}, 3, 3).size() == 3);
   std::mt19937_64 random(4);
   for (std::size_t count = 1; count <= 40; ++count)
     for (std::size_t most : {1, 2, 3, 4, 7})
       for (std::size_t parts = (count + most - 1) / most; parts <= count; ++parts) {
         std::vector<double> costs;
-        for (std::size_t i = 0; i < count; ++i) costs.push_back(static_cast<double>(random() % 1000));
+        for (std::size_t i = 0; i < count; ++i) costs.push_back(double(random() % 1000));
         std::vector<std::size_t> all;
-        const auto dealt = deal(costs, parts, most);
-        REQUIRE(dealt.size() == parts);
-        for (const auto& part : dealt) {
+        const auto groups = split_evenly(costs, parts, most);
+        REQUIRE(groups.size() == parts);
+        for (const auto& part : groups) {
           REQUIRE((!part.empty() && part.size() <= most));
           all.insert(all.end(), part.begin(), part.end());
         }
@@ -85,8 +90,8 @@ TEST_CASE("things are dealt each once, into parts of near-equal cost and number"
         std::iota(wanted.begin(), wanted.end(), std::size_t{0});
         REQUIRE(all == wanted);
       }
-  CHECK_THROWS_AS(deal(cost, 9, 1), Error);
-  CHECK_THROWS_AS(deal(cost, 2, 3), Error);
+  CHECK_THROWS_AS(split_evenly(cost, 9, 1), Error);
+  CHECK_THROWS_AS(split_evenly(cost, 2, 3), Error);
 }
 
 TEST_CASE("neighbouring parts weigh the same, however many replicas share them") {
@@ -94,20 +99,22 @@ TEST_CASE("neighbouring parts weigh the same, however many replicas share them")
   double before = 0, after = 0;
   for (int step = 0; step < 200; ++step) {
     std::vector<double> costs;
-    for (int i = 0; i < 16; ++i) costs.push_back(30 + static_cast<double>(random() % 1000));
+    for (int i = 0; i < 16; ++i) costs.push_back(30 + double(random() % 1000));
     const double mean = std::accumulate(costs.begin(), costs.end(), 0.0) / 4;
-    const auto dealt = deal(costs, 8, 2);
+    const auto groups = split_evenly(costs, 8, 2);
     double most_before = 0, most_after = 0;
     for (std::size_t replica = 0; replica < 4; ++replica) {
       double here = 0;
       for (std::size_t part : {2 * replica, 2 * replica + 1})
-        for (std::size_t i : dealt[part]) here += costs[i];
+        for (std::size_t i : groups[part]) here += costs[i];
       most_after = std::max(most_after, here / mean);
-      most_before = std::max(most_before, std::accumulate(&costs[4 * replica], &costs[4 * replica] + 4, 0.0) / mean);
+      most_before = std::max(
+          most_before, std::accumulate(&costs[4 * replica], &costs[4 * replica] + 4, 0.0) / mean);
     }
     before += most_before / 200;
     after += most_after / 200;
   }
   CHECK(after < 1.1);
-  CHECK(after - 1 < 0.4 * (before - 1));  // of four in the order they come, the slowest has 1.29 of the mean
+  // of four in the order they come, the slowest has 1.29 of the mean
+  CHECK(after - 1 < 0.4 * (before - 1));
 }

@@ -37,10 +37,11 @@ std::string policy(std::initializer_list<const char*> turns) {
 }
 
 bool repaired(std::initializer_list<const char*> turns, Repair repair) {
-  return usable_messages(chat(turns)).repaired[static_cast<std::size_t>(repair)];
+  return usable_messages(chat(turns)).repaired[repair];
 }
 
-const char* const kNotice = "s:*This conversation is shared from [**ChatHub**](https://chathub.gg)*";
+const char* const kNotice =
+    "s:*This conversation is shared from [**ChatHub**](https://chathub.gg)*";
 
 }  // namespace
 
@@ -87,7 +88,7 @@ TEST_CASE("repairs are noted by kind") {
   CHECK(repaired({"g:x", "h:q", "g:a"}, Repair::leading_turns));
   CHECK(repaired({"h:q", "g:a", "h:r"}, Repair::open_question));
   CHECK(repaired({"h:q", "g:a", "h:r", "g:"}, Repair::blank_answer));
-  for (int i = 0; i < static_cast<int>(Repair::count); ++i) CHECK_FALSE(repaired({"h:q", "g:a"}, Repair(i)));
+  for (int i = 0; i < int(Repair::count); ++i) CHECK_FALSE(repaired({"h:q", "g:a"}, Repair(i)));
 }
 
 TEST_CASE("parts of a chat share its base id") {
@@ -113,7 +114,8 @@ TEST_CASE("the shared role cases: every record is kept or skipped for a known re
     ++records;
   }
   CHECK(records == 16);
-  for (const char* id : {"a", "b", "c", "d", "e", "f", "j", "l", "m", "n", ""}) CHECK(outcome[id] == "none");
+  for (const char* id : {"a", "b", "c", "d", "e", "f", "j", "l", "m", "n", ""})
+    CHECK(outcome[id] == "none");
   CHECK(outcome["g"] == "unknown_role");
   CHECK(outcome["h"] == "no_turns");
   CHECK(outcome["i"] == "no_answer");

@@ -21,17 +21,21 @@ class ByteTokenizer : public Tokenizer {
     for (char byte : text) ids.push_back(10 + static_cast<unsigned char>(byte));
     return ids;
   }
-  std::vector<Token> encode_with_controls(std::string_view text) const override { return encode(text); }
-  std::vector<Token> encode_continuation(std::string_view text) const override { return encode(text); }
-  std::optional<Token> begin_id() const override { return std::nullopt; }
+  std::vector<Token> encode_with_special(std::string_view text) const override {
+    return encode(text);
+  }
+  std::vector<Token> encode_continuation(std::string_view text) const override {
+    return encode(text);
+  }
+  std::optional<Token> bos_id() const override { return std::nullopt; }
   std::string decode(std::span<const Token> ids, bool) const override {
     std::string text;
-    for (Token id : ids) text += static_cast<char>(id - 10);
+    for (Token id : ids) text += char(id - 10);
     return text;
   }
   int size() const override { return 266; }
-  bool is_control(Token id) const override { return id < 10; }
-  std::optional<Token> control_id(std::string_view) const override { return std::nullopt; }
+  bool is_special(Token id) const override { return id < 10; }
+  std::optional<Token> special_id(std::string_view) const override { return std::nullopt; }
   std::string text_of_id(Token id) const override { return fmt::format("<{}>", id); }
 };
 
@@ -41,12 +45,13 @@ TEST_CASE("masked text shows targets in brackets and controls by name") {
   const std::vector<Message> chat = {{"user", "Où?"}, {"assistant", "Ici 你"}};
   CHECK(masked_text(render_sample(chat, 100, test::render_bytes), ByteTokenizer()) ==
         "<1>Où?<4><2>⟦Ici 你<4>⟧");
-  CHECK(masked_text(render_sample(chat, 9, test::render_bytes), ByteTokenizer()) == "<1>Où?<4><2>⟦Ic⟧");
+  CHECK(masked_text(render_sample(chat, 9, test::render_bytes), ByteTokenizer()) ==
+        "<1>Où?<4><2>⟦Ic⟧");
 }
 
 TEST_CASE("the totals of a split are the sums over its shards") {
-  const SplitTotals totals = totals_of(
-      {{.samples = 3, .tokens = 50, .supervised = 20}, {.samples = 4, .tokens = 7, .supervised = 1}});
+  const SplitTotals totals = totals_of({{.samples = 3, .tokens = 50, .supervised = 20},
+                                        {.samples = 4, .tokens = 7, .supervised = 1}});
   CHECK(totals.samples == 7);
   CHECK(totals.tokens == 57);
   CHECK(totals.supervised == 21);
@@ -57,7 +62,8 @@ TEST_CASE("the totals of a split are the sums over its shards") {
 TEST_CASE("a data set is described by its counts even where its tokenizer is gone") {
   const TempDir dir;
   PrepareOptions options;
-  options.data = dir.write("chats.json", R"([{"id":"a","conversations":[{"from":"human","value":"q"},
+  options.data =
+      dir.write("chats.json", R"([{"id":"a","conversations":[{"from":"human","value":"q"},
                                                {"from":"gpt","value":"abc"}]}, {"id":"b"})");
   options.out = dir / "out";
   options.held_out = 0;

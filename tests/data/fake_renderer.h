@@ -1,5 +1,5 @@
-// A renderer whose ids can be read back: a byte of text is its value plus 10, a message stands between
-// controls.
+// A renderer whose ids can be read back: a byte of text is its value plus 10, a message stands
+// between controls.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -28,7 +28,9 @@ inline RenderedChat render_bytes(std::span<const Message> messages) {
   return chat;
 }
 
-inline Renderer byte_renderer() { return {render_bytes, "/no/model", "tokenizer", "bytes", "template", 266}; }
+inline Renderer byte_renderer() {
+  return {render_bytes, "/no/model", "tokenizer", "bytes", "template", 266};
+}
 
 // The text of a sample with targets in [], ends as '|', other controls as '#'.
 inline std::string marked(const Sample& sample) {
@@ -38,7 +40,7 @@ inline std::string marked(const Sample& sample) {
     if ((sample.supervised[i] != 0) != inside) text += inside ? ']' : '[';
     inside = sample.supervised[i] != 0;
     const Token id = sample.tokens[i];
-    text += id == kEnd ? '|' : id < 10 ? '#' : static_cast<char>(id - 10);
+    text += id == kEnd ? '|' : id < 10 ? '#' : char(id - 10);
   }
   return text + (inside ? "]" : "");
 }

@@ -1,15 +1,15 @@
 // dex prepare and its shards under failing operations, full disks and altered bytes.
-#include <cerrno>
 #include <catch2/catch.hpp>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "common/digest.h"
-#include "common/file.h"
-#include "common/log.h"
+#include "common/base/digest.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
 #include "data/prepare.h"
 #include "data/token_shards.h"
 #include "tests/data/fake_renderer.h"
@@ -28,9 +28,11 @@ namespace {
 std::string chats(int count) {
   nlohmann::json records = nlohmann::json::array();
   for (int i = 0; i < count; ++i)
-    records.push_back({{"id", "chat" + std::to_string(i)},
-                       {"conversations", {{{"from", "human"}, {"value", "question " + std::to_string(i)}},
-                                          {{"from", "gpt"}, {"value", std::string(static_cast<std::size_t>(i * 37 % 190), 'x') + "."}}}}});
+    records.push_back(
+        {{"id", "chat" + std::to_string(i)},
+         {"conversations",
+          {{{"from", "human"}, {"value", "question " + std::to_string(i)}},
+           {{"from", "gpt"}, {"value", std::string(std::size_t(i * 37 % 190), 'x') + "."}}}}});
   return records.dump();
 }
 
@@ -55,11 +57,14 @@ std::vector<Sample> samples_of(const fs::path& out) {
 }
 
 bool equal(const std::vector<Sample>& a, const std::vector<Sample>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const Sample& x, const Sample& y) { return x.tokens == y.tokens && x.supervised == y.supervised; });
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Sample& x, const Sample& y) {
+    return x.tokens == y.tokens && x.supervised == y.supervised;
+  });
 }
 
-void overwrite(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes; }
+void overwrite(const fs::path& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+}
 
 enum Answer { same, refused, changed };
 
@@ -68,7 +73,8 @@ struct Tally {
 };
 
 // Reads altered copies in one child with little memory. `after` may adapt other files to the copy.
-Tally read_altered(const test::TempDir& dir, const fs::path& path, int count, const std::function<void(const std::string&)>& after,
+Tally read_altered(const test::TempDir& dir, const fs::path& path, int count,
+                   const std::function<void(const std::string&)>& after,
                    const std::function<Answer()>& read) {
   const std::string whole = read_file(path);
   const fs::path result = dir / "tally";
@@ -83,7 +89,8 @@ Tally read_altered(const test::TempDir& dir, const fs::path& path, int count, co
       overwrite(path, copy);
       after(copy);
       const Answer answer = read();
-      if (answer == changed) return overwrite(result, "copy " + std::to_string(i) + " was read as something else"), 1;
+      if (answer == changed)
+        return overwrite(result, "copy " + std::to_string(i) + " was read as something else"), 1;
       ++(answer == same ? tally.same : tally.refused);
     }
     overwrite(result, std::to_string(tally.same) + " " + std::to_string(tally.refused));
@@ -103,13 +110,17 @@ Answer read_data(const fs::path& out, const std::vector<Sample>& wanted) {
   try {
     return equal(samples_of(out), wanted) ? same : changed;
   } catch (const Error& error) {
-    return error.code() == ExitCode::io && std::string(error.what()).find(out.string()) != std::string::npos ? refused : changed;
+    return error.code() == ExitCode::io &&
+                   std::string(error.what()).find(out.string()) != std::string::npos
+               ? refused
+               : changed;
   }
 }
 
 }  // namespace
 
-TEST_CASE("whatever operation of dex prepare fails, it names path and reason and leaves nothing", "[faults]") {
+TEST_CASE("whatever operation of dex prepare fails, it names path and reason and leaves nothing",
+          "[faults]") {
   test::skip_syncs();
   const test::TempDir dir(test::memory_directory());
   const PrepareOptions options = options_in(dir, 30);
@@ -124,10 +135,15 @@ TEST_CASE("whatever operation of dex prepare fails, it names path and reason and
         const test::FileFault fault = test::stop_failing();
         overwrite(result, fault.call + ": " + (thrown ? thrown->what() : "nothing"));
         if (!fault.failed) return thrown ? 1 : 0;
-        if (!thrown) return samples_of(options.out).size() == 30 && fault.call.starts_with("open ") ? 10 : 2;  // HDF5 tries again
+        // HDF5 tries again
+        if (!thrown)
+          return samples_of(options.out).size() == 30 && fault.call.starts_with("open ") ? 10 : 2;
         if (thrown->code() != ExitCode::io) return 2;
         const std::string message = thrown->what();
-        return message.find(dir.path().string()) != std::string::npos && message.find(std::strerror(error)) != std::string::npos ? 74 : 3;
+        return message.find(dir.path().string()) != std::string::npos &&
+                       message.find(std::strerror(error)) != std::string::npos
+                   ? 74
+                   : 3;
       });
       if (code == 0) break;
       ++failed;
@@ -145,7 +161,9 @@ TEST_CASE("whatever operation of dex prepare fails, it names path and reason and
   }
 }
 
-TEST_CASE("a disk that fills up at any of 200 places of dex prepare ends with code 74 and leaves nothing", "[faults]") {
+TEST_CASE(
+    "a disk that fills up at any of 200 places of dex prepare ends with code 74 and leaves nothing",
+    "[faults]") {
   test::skip_syncs();
   const test::TempDir dir(test::memory_directory());
   const PrepareOptions options = options_in(dir, 300);
@@ -157,8 +175,9 @@ TEST_CASE("a disk that fills up at any of 200 places of dex prepare ends with co
     const int code = test::code_in_child([&] {
       test::limit_file_size(limit);
       const auto error = test::error_of([&] { prepare(options, test::byte_renderer()); });
-      const bool named = error && std::string(error->what()).find(std::strerror(EFBIG)) != std::string::npos;
-      return named ? static_cast<int>(error->code()) : 1;
+      const bool named =
+          error && std::string(error->what()).find(std::strerror(EFBIG)) != std::string::npos;
+      return named ? int(error->code()) : 1;
     });
     INFO(limit << " of " << largest);
     REQUIRE(code == 74);
@@ -166,14 +185,18 @@ TEST_CASE("a disk that fills up at any of 200 places of dex prepare ends with co
   }
 }
 
-TEST_CASE("altered shards and manifests are refused or unchanged in meaning, in bounded memory", "[faults]") {
+TEST_CASE("altered shards and manifests are refused or unchanged in meaning, in bounded memory",
+          "[faults]") {
   const test::TempDir dir(test::memory_directory());
   const PrepareOptions options = options_in(dir, 40);
   prepare(options, test::byte_renderer());
   const auto wanted = samples_of(options.out);
   for (const char* name : {"train-00000.h5", "MANIFEST.json"}) {
-    const int count = std::string(name) == "MANIFEST.json" ? test::times(200, 2000) : test::times(300, 10000);
-    const Tally tally = read_altered(dir, options.out / name, count, [](const auto&) {}, [&] { return read_data(options.out, wanted); });
+    const int count =
+        std::string(name) == "MANIFEST.json" ? test::times(200, 2000) : test::times(300, 10000);
+    const Tally tally = read_altered(
+        dir, options.out / name, count, [](const auto&) {},
+        [&] { return read_data(options.out, wanted); });
     INFO(name);
     CHECK(tally.same + tally.refused == count);
     CHECK(tally.refused > count * 8 / 10);
@@ -182,7 +205,8 @@ TEST_CASE("altered shards and manifests are refused or unchanged in meaning, in 
 }
 
 // A file may be altered before its digest is taken: then the checksums inside are all there is.
-TEST_CASE("altered shards that a manifest vouches for are refused by HDF5 or unchanged in meaning", "[faults]") {
+TEST_CASE("altered shards that a manifest vouches for are refused by HDF5 or unchanged in meaning",
+          "[faults]") {
   const test::TempDir dir(test::memory_directory());
   const PrepareOptions options = options_in(dir, 40);
   prepare(options, test::byte_renderer());
@@ -196,25 +220,32 @@ TEST_CASE("altered shards that a manifest vouches for are refused by HDF5 or unc
   };
   test::skip_syncs();
   const int count = test::times(300, 10000);
-  const Tally tally = read_altered(dir, options.out / "train-00000.h5", count, vouch, [&] { return read_data(options.out, wanted); });
+  const Tally tally = read_altered(dir, options.out / "train-00000.h5", count, vouch,
+                                   [&] { return read_data(options.out, wanted); });
   CHECK(tally.same + tally.refused == count);
   CHECK(tally.refused > count / 10);
 }
 
-TEST_CASE("a file altered before it is prepared ends in a data set or an error, never in a crash", "[faults]") {
+TEST_CASE("a file altered before it is prepared ends in a data set or an error, never in a crash",
+          "[faults]") {
   test::skip_syncs();
   const test::TempDir dir(test::memory_directory());
   PrepareOptions options = options_in(dir, 12);
   const int count = test::times(200, 3000);
   options.allow_truncated = true;
-  const Tally tally = read_altered(dir, options.data, count, [](const auto&) {}, [&] {
-    fs::remove_all(options.out);
-    try {
-      const auto report = prepare(options, test::byte_renderer());
-      return report.manifest.facts.counts.at("kept") > 0 ? same : changed;
-    } catch (const Error& error) {
-      return (error.code() == ExitCode::io || error.code() == ExitCode::usage) && !fs::exists(options.out.string() + ".tmp") ? refused : changed;
-    }
-  });
+  const Tally tally = read_altered(
+      dir, options.data, count, [](const auto&) {},
+      [&] {
+        fs::remove_all(options.out);
+        try {
+          const auto report = prepare(options, test::byte_renderer());
+          return report.manifest.facts.counts.at("kept") > 0 ? same : changed;
+        } catch (const Error& error) {
+          return (error.code() == ExitCode::io || error.code() == ExitCode::usage) &&
+                         !fs::exists(options.out.string() + ".tmp")
+                     ? refused
+                     : changed;
+        }
+      });
   CHECK(tally.same + tally.refused == count);
 }

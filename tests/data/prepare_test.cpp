@@ -11,8 +11,8 @@
 #include <random>
 #include <set>
 
-#include "common/error.h"
-#include "common/file.h"
+#include "common/base/error.h"
+#include "common/base/file.h"
 #include "data/conversation.h"
 #include "data/token_shards.h"
 #include "tests/data/fake_renderer.h"
@@ -21,8 +21,8 @@
 
 using namespace dex;
 using dex::test::byte_renderer;
-using dex::test::texts;
 using dex::test::TempDir;
+using dex::test::texts;
 using nlohmann::json;
 
 namespace {
@@ -45,7 +45,8 @@ json many_records(int count) {
   return records;
 }
 
-PrepareOptions options_for(const TempDir& dir, const std::string& text, const std::string& out = "out") {
+PrepareOptions options_for(const TempDir& dir, const std::string& text,
+                           const std::string& out = "out") {
   PrepareOptions options;
   options.data = dir.write("data.json", text);
   options.out = dir / out;
@@ -76,7 +77,8 @@ TEST_CASE("samples stand in the order of the file, with answers marked and count
   auto options = options_for(dir, records.dump());
   options.held_out = 0;
   const auto report = prepare(options, byte_renderer());
-  CHECK(texts(options.out, "train") == std::vector<std::string>{"#1|#[one|]", "#2|#[two|]", "#3|#[three|]"});
+  CHECK(texts(options.out, "train") ==
+        std::vector<std::string>{"#1|#[one|]", "#2|#[two|]", "#3|#[three|]"});
   auto counts = report.manifest.facts.counts;
   CHECK(counts["read"] == 7);
   CHECK(counts["kept"] == 3);
@@ -102,7 +104,8 @@ TEST_CASE("any number of threads writes the same bytes") {
     options.threads = threads;
     options.held_out = 0.3;
     prepare(options, byte_renderer());
-    shards.insert(read_file(options.out / "train-00000.h5") + read_file(options.out / "held_out-00000.h5"));
+    shards.insert(read_file(options.out / "train-00000.h5") +
+                  read_file(options.out / "held_out-00000.h5"));
     manifests.insert(read_file(options.out / "MANIFEST.json"));
     skipped.insert(read_file(options.out / "skipped.jsonl"));
   }
@@ -118,7 +121,8 @@ TEST_CASE("all parts of a chat are in one split, and the split is of about the s
   prepare(options, byte_renderer());
   const auto chats_of = [&](const std::string& split) {
     std::set<int> chats;
-    for (const std::string& text : texts(options.out, split)) chats.insert(std::stoi(text.substr(10)) / 4);
+    for (const std::string& text : texts(options.out, split))
+      chats.insert(std::stoi(text.substr(10)) / 4);
     return chats;
   };
   const auto train = chats_of("train"), held_out = chats_of("held_out");
@@ -134,8 +138,9 @@ TEST_CASE("a cut file is refused with code 74 and leaves nothing, unless that is
   const std::string text = whole.substr(0, whole.find("chat2_1"));  // inside record 9
   auto options = options_for(dir, text);
   CHECK(code_of(options) == ExitCode::io);
-  CHECK_THROWS_WITH(prepare(options, byte_renderer()),
-                    Catch::Contains("record 9") && Catch::Contains("byte " + std::to_string(text.size())));
+  CHECK_THROWS_WITH(
+      prepare(options, byte_renderer()),
+      Catch::Contains("record 9") && Catch::Contains("byte " + std::to_string(text.size())));
   CHECK(std::distance(std::filesystem::directory_iterator(dir.path()), {}) == 1);
   options.allow_truncated = true;
   const auto report = prepare(options, byte_renderer());
@@ -196,7 +201,7 @@ TEST_CASE("a disk that fills up ends with code 74 and leaves nothing") {
       signal(SIGXFSZ, SIG_IGN);
       const rlimit size{limit, limit};
       setrlimit(RLIMIT_FSIZE, &size);
-      std::exit(static_cast<int>(code_of(options)));
+      std::exit(int(code_of(options)));
     }
     int status = 0;
     waitpid(child, &status, 0);
@@ -228,7 +233,8 @@ TEST_CASE("the shared span cases: targets are the answers and their ends, user t
   prepare(options, byte_renderer());
   const auto all = texts(options.out, "train");
   REQUIRE(all.size() == 5);
-  CHECK(all[0] == "#user message|#[ok|]");  // the answer before the first question is dropped, not trained on
+  // the answer before the first question is dropped, not trained on
+  CHECK(all[0] == "#user message|#[ok|]");
   CHECK(all[1] == "#Q|#[answer with spaces   \n\n|]");
   CHECK_THAT(all[2], Catch::StartsWith("#Q|#[word word ") && !Catch::Contains("|]"));
   CHECK(all[4] == "#?|#[.|]#?|#[!|]");

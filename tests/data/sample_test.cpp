@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <random>
 
-#include "common/tokenizer.h"
+#include "common/text/tokenizer.h"
 #include "tests/data/fake_renderer.h"
 #include "tests/support/shared.h"
 
@@ -13,8 +13,8 @@ using dex::test::render_bytes;
 
 namespace {
 
-// A word is one token, whatever its length; every other byte is one. The last answer of a chat is framed
-// differently.
+// A word is one token, whatever its length; every other byte is one. The last answer of a chat is
+// framed differently.
 RenderedChat render_words(std::span<const Message> messages) {
   RenderedChat chat;
   for (std::size_t m = 0; m < messages.size(); ++m) {
@@ -39,7 +39,7 @@ RenderedChat render_words(std::span<const Message> messages) {
 std::string random_text(std::mt19937& random, std::size_t bytes) {
   std::string text;
   while (text.size() < bytes) {
-    text += std::string(1 + random() % 40, static_cast<char>('a' + random() % 26));
+    text += std::string(1 + random() % 40, char('a' + random() % 26));
     text += random() % 8 ? " " : random() % 2 ? "\n" : ". ";
   }
   return text.substr(0, bytes);
@@ -48,7 +48,7 @@ std::string random_text(std::mt19937& random, std::size_t bytes) {
 // Words, numbers, code and other scripts, joined by every kind of white space.
 std::string prose(std::mt19937& random, std::size_t bytes) {
   const char* const pieces[] = {"the", "Exploration", "don't", "x1", "2024", "你好", "été",
-                                "😀",   "f(x)",        "##",    "é",  "ſ",    "</s>"};
+                                "😀",  "f(x)",        "##",    "é",  "ſ",    "</s>"};
   const char* const gaps[] = {" ", " ", " ", "  ", "\n", "\n\n", " \n", "", ", ", "\t", "\u00a0"};
   std::string text;
   while (text.size() < bytes) {

@@ -2,8 +2,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/digest.h"
-#include "common/error.h"
+#include "common/base/digest.h"
+#include "common/base/error.h"
 #include "tests/support/shared.h"
 #include "tests/support/temp_dir.h"
 
@@ -50,7 +50,8 @@ const std::string kRecords[] = {
 
 TEST_CASE("records come out one by one with their number and byte offset") {
   const TempDir dir;
-  const std::string text = " [\n" + kRecords[0] + " ,\r\n\t" + kRecords[1] + "," + kRecords[2] + "\n]\n";
+  const std::string text =
+      " [\n" + kRecords[0] + " ,\r\n\t" + kRecords[1] + "," + kRecords[2] + "\n]\n";
   SharegptReader reader(dir.write("whole.json", text));
   const auto records = read_all(reader);
   REQUIRE(records.size() == 3);
@@ -71,7 +72,8 @@ TEST_CASE("a file cut at any byte gives its whole records and tells where it was
   for (std::size_t length = 1; length < text.size(); ++length) {
     SharegptReader reader(dir.write("cut" + std::to_string(length), text.substr(0, length)));
     std::size_t whole = 0;
-    for (std::size_t i = 0; i < 3; ++i) whole += text.find(kRecords[i]) + kRecords[i].size() <= length;
+    for (std::size_t i = 0; i < 3; ++i)
+      whole += text.find(kRecords[i]) + kRecords[i].size() <= length;
     const auto records = read_all(reader);
     CAPTURE(length);
     REQUIRE(records.size() == whole);
@@ -89,7 +91,8 @@ TEST_CASE("bytes that no cut explains are refused with their offset") {
     const auto path = dir.write("bad.json", text);
     CAPTURE(text);
     CHECK(code_of_reading(path) == ExitCode::io);
-    CHECK_THAT(message_of_reading(path), Catch::Contains("bad.json") && Catch::Contains("byte " + byte));
+    CHECK_THAT(message_of_reading(path),
+               Catch::Contains("bad.json") && Catch::Contains("byte " + byte));
   };
   refused("[{}] {}", "5");
   refused("[{}]\n]\n", "5");
@@ -121,7 +124,8 @@ TEST_CASE("an empty file is refused, an open bracket is a cut, an empty array ho
 
 TEST_CASE("nothing after the record asked for is looked at") {
   const TempDir dir;
-  SharegptReader reader(dir.write("later.json", "[" + kRecords[1] + "," + kRecords[1] + "}}} garbage"));
+  SharegptReader reader(
+      dir.write("later.json", "[" + kRecords[1] + "," + kRecords[1] + "}}} garbage"));
   CHECK(reader.next()->number == 0);
   CHECK(reader.next()->number == 1);
   CHECK(reader.offset() == 2 + 2 * kRecords[1].size());
@@ -130,7 +134,8 @@ TEST_CASE("nothing after the record asked for is looked at") {
 TEST_CASE("endless nesting and endless records are refused") {
   const TempDir dir;
   CHECK(code_of_reading(dir.write("deep.json", std::string(1000, '['))) == ExitCode::io);
-  CHECK(code_of_reading(dir.write("long.json", "[\"" + std::string(70u << 20, 'x') + "\"]")) == ExitCode::io);
+  CHECK(code_of_reading(dir.write("long.json", "[\"" + std::string(70u << 20, 'x') + "\"]")) ==
+        ExitCode::io);
   CHECK(code_of_reading(dir.write("long.json", "[[\"" + std::string(70u << 20, 'x') + "\"]]")) ==
         ExitCode::io);
 }
@@ -140,17 +145,17 @@ TEST_CASE("both key spellings, further names of the list and odd ids are read") 
   CHECK(parse(R"({"id":"n","items":[{"from":"human","value":"q"}]})").turns.at(0).role == "human");
   CHECK(parse(R"({"id":12,"conversations":[]})").id == "12");
   CHECK(parse(R"({"conversations":[]})").id.empty());
-  CHECK(
-      parse(R"({"id":"x","conversations":[{"from":"gpt","value":"\ud83d\ude00\u4f60"}]})").turns.at(0).text ==
-      "😀你");
+  CHECK(parse(R"({"id":"x","conversations":[{"from":"gpt","value":"\ud83d\ude00\u4f60"}]})")
+            .turns.at(0)
+            .text == "😀你");
 }
 
 TEST_CASE("JSON of another form is marked malformed, not refused") {
-  for (const char* text :
-       {"1", "null", "\"text\"", "[]", "{}", R"({"conversations":{}})", R"({"conversations":["x"]})",
-        R"({"conversations":[{"from":"human"}]})", R"({"conversations":[{"from":1,"value":"x"}]})",
-        R"({"conversations":[{"from":"human","value":null}]})",
-        R"({"conversations":[{"from":"human","value":"half \ud83d pair"}]})"}) {
+  for (const char* text : {"1", "null", "\"text\"", "[]", "{}", R"({"conversations":{}})",
+                           R"({"conversations":["x"]})", R"({"conversations":[{"from":"human"}]})",
+                           R"({"conversations":[{"from":1,"value":"x"}]})",
+                           R"({"conversations":[{"from":"human","value":null}]})",
+                           R"({"conversations":[{"from":"human","value":"half \ud83d pair"}]})"}) {
     CAPTURE(text);
     CHECK(parse(text).malformed);
   }

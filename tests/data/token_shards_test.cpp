@@ -3,9 +3,9 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 
-#include "common/digest.h"
-#include "common/error.h"
-#include "common/file.h"
+#include "common/base/digest.h"
+#include "common/base/error.h"
+#include "common/base/file.h"
 #include "data/shard_writer.h"
 #include "tests/support/temp_dir.h"
 
@@ -89,7 +89,8 @@ TEST_CASE("data for another tokenizer, template or a smaller embedding is refuse
   CHECK_NOTHROW(shards.require_made_for("", 152064));
   CHECK_THROWS_WITH(shards.require_made_for("other", 151936),
                     Catch::Contains("tokenizer") && Catch::Contains("other"));
-  CHECK_THROWS_WITH(shards.require_made_for("tokenizer", 151936, "t2"), Catch::Contains("chat template"));
+  CHECK_THROWS_WITH(shards.require_made_for("tokenizer", 151936, "t2"),
+                    Catch::Contains("chat template"));
   CHECK_THROWS_WITH(shards.require_made_for("tokenizer", 32000),
                     Catch::Contains("151936") && Catch::Contains("32000"));
 }
@@ -131,7 +132,7 @@ TEST_CASE("an altered byte of shard or manifest is refused") {
     const std::string bytes = read_file(dir / name);
     for (std::size_t at = 0; at < bytes.size(); at += at < 2000 ? 1 : 499) {
       std::string altered = bytes;
-      altered[at] = static_cast<char>(altered[at] ^ 0x15);
+      altered[at] = char(altered[at] ^ 0x15);
       replace(dir, name, altered);
       CAPTURE(name, at);
       // White space between values of the manifest carries nothing.

@@ -1,19 +1,20 @@
-// The long proof of losslessness on a real model: every combination asked for is decoded and compared with plain decoding
-// in ids and in the bits of every committed token's final logits. Prints a line per combination; exit code 1 on any
-// difference. Run by launch/test --long; see README.
+// The long proof of losslessness on a real model: every combination asked for is decoded and
+// compared with plain decoding in ids and in the bits of every committed token's final logits.
+// Prints a line per combination; exit code 1 on any difference. Run by launch/test --long; see
+// README.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <map>
 
 #include "checkpoints/adapter_file.h"
-#include "common/chat_template.h"
-#include "common/dtype.h"
-#include "common/error.h"
-#include "common/file.h"
-#include "common/log.h"
-#include "common/stopwatch.h"
+#include "common/base/dtype.h"
+#include "common/base/error.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
+#include "common/base/stopwatch.h"
+#include "common/text/chat_template.h"
 #include "decode/decoder.h"
-#include "decode/job.h"
+#include "decode/jobs/job.h"
 #include "decode/session.h"
 #include "decode/verify.h"
 
@@ -33,16 +34,21 @@ Adapters make_adapters(const std::string& kind, const Model& model) {
   if (kind == "none") return adapters;
   const auto generator = at::detail::createCPUGenerator(7);
   const std::int64_t h = model.config.hidden_size;
-  const auto file = kind.find('=') == std::string::npos ? std::nullopt
-                                                        : std::optional(read_adapter_file(kind.substr(kind.find('=') + 1), model.fingerprint));
+  const auto file =
+      kind.find('=') == std::string::npos
+          ? std::nullopt
+          : std::optional(read_adapter_file(kind.substr(kind.find('=') + 1), model.fingerprint));
   for (int k = 0; k + 1 < model.depths.num_stages(); ++k) {
     AdapterWeights w;
     if (file) {
       w = AdapterWeights::read(file->weights, model.config, model.depths.depth(k));
     } else {
       const double scale = kind == "zero" ? 0.0 : 0.05;
-      const auto draw = [&](std::vector<std::int64_t> shape) { return at::randn(shape, generator) * scale; };
-      w = {at::ones({h}), draw({2 * h, h}), draw({2 * h}), draw({h, 2 * h}), draw({h}), at::ones({})};
+      const auto draw = [&](std::vector<std::int64_t> shape) {
+        return at::randn(shape, generator) * scale;
+      };
+      w = {at::ones({h}),    draw({2 * h, h}), draw({2 * h}),
+           draw({h, 2 * h}), draw({h}),        at::ones({})};
     }
     adapters.push_back(std::make_unique<Adapter>(w, model.config.rms_norm_eps, model.dtype));
   }
@@ -54,7 +60,8 @@ bool covers(const std::string& kind, const Model& model) {
   if (kind.find('=') == std::string::npos) return true;
   const auto depths = read_adapter_file(kind.substr(kind.find('=') + 1)).config.depths;
   for (int k = 0; k + 1 < model.depths.num_stages(); ++k)
-    if (std::find(depths.begin(), depths.end(), model.depths.depth(k)) == depths.end()) return false;
+    if (std::find(depths.begin(), depths.end(), model.depths.depth(k)) == depths.end())
+      return false;
   return true;
 }
 
@@ -62,9 +69,10 @@ std::vector<std::vector<Token>> prompts_of(const Grid& grid) {
   const Session session({.model = grid.model});
   std::vector<std::vector<Token>> prompts;
   for (const JobLine& line : parse_jobs(read_file(grid.prompts))) {
-    if (static_cast<int>(prompts.size()) == grid.limit) break;
+    if (int(prompts.size()) == grid.limit) break;
     const Job& job = std::get<Job>(line.content);
-    prompts.push_back(job.prompt ? session.prompt_ids(*job.prompt, false) : session.chat_ids(job.messages));
+    prompts.push_back(job.prompt ? session.prompt_ids(*job.prompt, false)
+                                 : session.chat_ids(job.messages));
   }
   return prompts;
 }
@@ -73,8 +81,8 @@ int run(const Grid& grid) {
   const auto prompts = prompts_of(grid);
   const int num_layers = read_model_config(grid.model).num_layers;
   std::int64_t compared = 0, differences = 0;
-  std::printf("%-5s %2s %-7s %4s %-9s %8s %8s %10s %11s %8s\n", "dtype", "K", "expand", "rows", "adapters", "tokens", "rounds", "per token",
-              "differences", "seconds");
+  std::printf("%-5s %2s %-7s %4s %-9s %8s %8s %10s %11s %8s\n", "dtype", "K", "expand", "rows",
+              "adapters", "tokens", "rounds", "per token", "differences", "seconds");
   for (const auto& dtype : grid.dtypes) {
     std::vector<DecodeResult> plain;
     {
@@ -86,27 +94,33 @@ int run(const Grid& grid) {
         plain.push_back(decoder->generate(prompt, {.max_tokens = grid.max_tokens}, {}));
         for (const auto& t : plain.back().tokens) ++tokens, near_ties += t.gap < 1e-3f;
       }
-      std::printf("%-5s  plain decoding: %lld tokens of %zu prompts, %lld with a top-2 gap under 1e-3, %.1f s\n", dtype.c_str(),
-                  static_cast<long long>(tokens), prompts.size(), static_cast<long long>(near_ties), watch.seconds());
+      std::printf(
+          "%-5s  plain decoding: %lld tokens of %zu prompts, %lld with a top-2 gap under 1e-3, "
+          "%.1f s\n",
+          dtype.c_str(), static_cast<long long>(tokens), prompts.size(),
+          static_cast<long long>(near_ties), watch.seconds());
     }
     for (int K : grid.stages) {
-      const Model model = Model::load(grid.model, DepthSet::uniform(K, num_layers), parse_dtype(dtype));
+      const Model model =
+          Model::load(grid.model, DepthSet::uniform(K, num_layers), parse_dtype(dtype));
       for (const auto& kind : grid.adapters) {
         if (!covers(kind, model)) continue;
         const Adapters adapters = make_adapters(kind, model);
         std::vector<LatticePolicy> policies;
         for (const auto& mode : grid.modes) {
-          if (mode == "full") policies.push_back({.expand = Expand::full});
+          if (mode == "full")
+            policies.push_back({.expand = Expand::full});
           else
             for (int rows : grid.rows) policies.push_back({.rows = rows});
         }
         for (const auto& policy : policies) {
-          const auto decoder = dex_decoder(model, adapters, policy, std::max(1, grid.threads / K), {});
+          const auto decoder =
+              dex_decoder(model, adapters, policy, std::max(1, grid.threads / K), {});
           const Stopwatch watch;
           std::int64_t tokens = 0, rounds = 0, wrong = 0;
           for (std::size_t i = 0; i < prompts.size(); ++i) {
             const auto got = decoder->generate(prompts[i], {.max_tokens = grid.max_tokens}, {});
-            tokens += static_cast<std::int64_t>(got.tokens.size());
+            tokens += std::int64_t(got.tokens.size());
             rounds += got.rounds;
             if (const auto difference = first_difference(plain[i], got)) {
               ++wrong;
@@ -116,17 +130,18 @@ int run(const Grid& grid) {
           compared += tokens;
           differences += wrong;
           const bool full = policy.expand == Expand::full;
-          std::printf("%-5s %2d %-7s %4s %-9s %8lld %8lld %10.3f %11lld %8.1f\n", dtype.c_str(), K, full ? "full" : "budget",
-                      full ? "-" : std::to_string(policy.rows).c_str(), kind.substr(0, kind.find('=')).c_str(), static_cast<long long>(tokens),
-                      static_cast<long long>(rounds), static_cast<double>(rounds) / static_cast<double>(tokens), static_cast<long long>(wrong),
-                      watch.seconds());
+          std::printf("%-5s %2d %-7s %4s %-9s %8lld %8lld %10.3f %11lld %8.1f\n", dtype.c_str(), K,
+                      full ? "full" : "budget", full ? "-" : std::to_string(policy.rows).c_str(),
+                      kind.substr(0, kind.find('=')).c_str(), static_cast<long long>(tokens),
+                      static_cast<long long>(rounds), double(rounds) / tokens,
+                      static_cast<long long>(wrong), watch.seconds());
           std::fflush(stdout);
         }
       }
     }
   }
-  std::printf("%lld tokens compared in ids and bits of the final logits: %lld differences\n", static_cast<long long>(compared),
-              static_cast<long long>(differences));
+  std::printf("%lld tokens compared in ids and bits of the final logits: %lld differences\n",
+              static_cast<long long>(compared), static_cast<long long>(differences));
   return differences == 0 ? 0 : 1;
 }
 
@@ -138,7 +153,8 @@ int main(int argc, char** argv) {
   CLI::App app("Compare exploration with plain decoding over a grid of settings", "exact_grid");
   app.add_option("--model", grid.model)->required();
   app.add_option("--prompts", grid.prompts, "Job lines")->required();
-  app.add_option("--stages", grid.stages, "Numbers of explorers K, depths evenly spaced")->delimiter(',');
+  app.add_option("--stages", grid.stages, "Numbers of explorers K, depths evenly spaced")
+      ->delimiter(',');
   app.add_option("--rows", grid.rows, "Budgets R")->delimiter(',');
   app.add_option("--modes", grid.modes, "full, budget")->delimiter(',');
   app.add_option("--adapters", grid.adapters, "none, zero, random, NAME=DIR")->delimiter(',');

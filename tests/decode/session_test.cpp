@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 
 #include "checkpoints/adapter_file.h"
-#include "common/error.h"
-#include "common/tensors.h"
+#include "common/base/error.h"
+#include "common/model/tensors.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
 
@@ -24,11 +24,18 @@ std::pair<ExitCode, std::string> refusal(Action action) {
   return {ExitCode::done, "nothing was thrown"};
 }
 
-void write_adapters(const std::filesystem::path& dir, const ModelConfig& config, const std::string& fingerprint) {
+void write_adapters(const std::filesystem::path& dir, const ModelConfig& config,
+                    const std::string& fingerprint) {
   const auto weights = AdapterWeights::paper_start(config, 2 * config.hidden_size, 1, 2);
   std::map<std::string, StoredTensor> tensors;
-  for (const auto& [name, tensor] : weights.named()) tensors["depth.2." + name] = stored_view(tensor);
-  write_adapter_file(dir, {.depths = {2}, .hidden_size = config.hidden_size, .width = 2 * config.hidden_size, .model_fingerprint = fingerprint}, tensors);
+  for (const auto& [name, tensor] : weights.named())
+    tensors["depth.2." + name] = stored_view(tensor);
+  write_adapter_file(dir,
+                     {.depths = {2},
+                      .hidden_size = config.hidden_size,
+                      .width = 2 * config.hidden_size,
+                      .model_fingerprint = fingerprint},
+                     tensors);
 }
 
 }  // namespace
@@ -38,16 +45,29 @@ TEST_CASE("options that cannot be are refused with the value seen") {
   const auto model = test::TinyModel{.layers = 16}.write(dir / "m");
   fs::remove(model / "model.safetensors");  // before the weights are looked for
   const std::vector<std::pair<SessionOptions, std::string>> cases{
-      {{.model = dir / "none"}, "none"}, {{.model = model, .dtype = "f16"}, "f16"}, {{.model = model, .threads = -1}, "-1"},
-      {{.model = model, .threads = 200000}, "200000"}, {{.model = model, .depths = "0"}, "0"}, {{.model = model, .depths = "17"}, "17"},
-      {{.model = model, .depths = "4,4"}, "4"}, {{.model = model, .depths = "a"}, "a"}, {{.model = model, .expand = "wide"}, "wide"},
-      {{.model = model, .rows = 0}, "0 rows"}, {{.model = model, .rows = 2000000000}, "2000000000"}, {{.model = model, .width = 0}, "width 0"},
-      {{.model = model, .no_decs = true}, "--no-decs"}, {{.model = model, .depths = "8", .devices = "cuda:0"}, "cuda:0"},
-      {{.model = model, .depths = "8", .devices = "cpu:0"}, "1 devices"}, {{.model = model, .devices = "cpu:4096"}, "cpu:4096"},
-      {{.model = model, .devices = "cuda:0"}, "cuda:0"}, {{.model = model, .devices = "cpu:0,"}, "cpu:0"},
-      {{.model = model, .devices = "cpu:x"}, "cpu:x"}, {{.model = model, .single_exit = true}, "--single-exit"},
+      {{.model = dir / "none"}, "none"},
+      {{.model = model, .dtype = "f16"}, "f16"},
+      {{.model = model, .threads = -1}, "-1"},
+      {{.model = model, .threads = 200000}, "200000"},
+      {{.model = model, .depths = "0"}, "0"},
+      {{.model = model, .depths = "17"}, "17"},
+      {{.model = model, .depths = "4,4"}, "4"},
+      {{.model = model, .depths = "a"}, "a"},
+      {{.model = model, .expand = "wide"}, "wide"},
+      {{.model = model, .rows = 0}, "0 rows"},
+      {{.model = model, .rows = 2000000000}, "2000000000"},
+      {{.model = model, .width = 0}, "width 0"},
+      {{.model = model, .no_decs = true}, "--no-decs"},
+      {{.model = model, .depths = "8", .devices = "cuda:0"}, "cuda:0"},
+      {{.model = model, .depths = "8", .devices = "cpu:0"}, "1 devices"},
+      {{.model = model, .devices = "cpu:4096"}, "cpu:4096"},
+      {{.model = model, .devices = "cuda:0"}, "cuda:0"},
+      {{.model = model, .devices = "cpu:0,"}, "cpu:0"},
+      {{.model = model, .devices = "cpu:x"}, "cpu:x"},
+      {{.model = model, .single_exit = true}, "--single-exit"},
       {{.model = model, .chat_template = "jinja"}, "jinja"},
-      {{.model = model, .depths = "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15", .expand = "full"}, "16 depths"}};
+      {{.model = model, .depths = "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15", .expand = "full"},
+       "16 depths"}};
   for (const auto& [options, seen] : cases) {
     CAPTURE(seen);
     const auto [code, message] = refusal([&] { Session{options}; });
@@ -58,8 +78,10 @@ TEST_CASE("options that cannot be are refused with the value seen") {
 
 TEST_CASE("weights with more layers than the config are refused") {
   const test::TempDir dir;
-  const auto five = test::TinyModel{.layers = 5}.write(dir / "five"), four = test::TinyModel{.layers = 4}.write(dir / "four");
-  std::filesystem::copy_file(four / "config.json", five / "config.json", std::filesystem::copy_options::overwrite_existing);
+  const auto five = test::TinyModel{.layers = 5}.write(dir / "five"),
+             four = test::TinyModel{.layers = 4}.write(dir / "four");
+  std::filesystem::copy_file(four / "config.json", five / "config.json",
+                             std::filesystem::copy_options::overwrite_existing);
   const auto [code, message] = refusal([&] { Session({.model = five}); });
   CHECK(code == ExitCode::io);
   CHECK_THAT(message, Catch::Contains("4 layers"));
@@ -67,14 +89,17 @@ TEST_CASE("weights with more layers than the config are refused") {
 
 TEST_CASE("adapters give the depths, and those of another model are refused") {
   const test::TempDir dir;
-  const auto path = test::TinyModel{}.write(dir / "m"), other = test::TinyModel{.seed = 2}.write(dir / "other");
+  const auto path = test::TinyModel{}.write(dir / "m"),
+             other = test::TinyModel{.seed = 2}.write(dir / "other");
   const Session bare({.model = path});
   CHECK_FALSE(bare.has_adapters());
   write_adapters(dir / "a", bare.model().config, bare.model().fingerprint);
   const Session adapted({.model = path, .adapters = dir / "a"});
   CHECK(adapted.model().depths.text() == "2,4");
   CHECK(adapted.has_adapters());
-  CHECK(Session({.model = path, .adapters = dir / "a", .depths = "1,2,3"}).model().depths.num_stages() == 4);
+  CHECK(Session({.model = path, .adapters = dir / "a", .depths = "1,2,3"})
+            .model()
+            .depths.num_stages() == 4);
   const auto [code, message] = refusal([&] { Session({.model = other, .adapters = dir / "a"}); });
   CHECK(code == ExitCode::usage);
   CHECK_THAT(message, Catch::Contains(bare.model().fingerprint));

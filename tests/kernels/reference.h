@@ -37,16 +37,17 @@ inline std::vector<std::int32_t> ranked(const std::vector<float>& logits) {
 
 // Queries of tree attention, named by the cache rows they see, by position.
 struct SeenRows {
-  std::vector<std::int32_t> context, context_size, branch, branch_begin = {0};
+  std::vector<std::int32_t> context, context_size, ancestors, ancestors_begin = {0};
   void add(int seen, const std::vector<std::int32_t>& own) {
     context_size.push_back(seen);
-    branch.insert(branch.end(), own.begin(), own.end());
-    branch_begin.push_back(static_cast<std::int32_t>(branch.size()));
+    ancestors.insert(ancestors.end(), own.begin(), own.end());
+    ancestors_begin.push_back(std::int32_t(ancestors.size()));
   }
-  int count() const { return static_cast<int>(context_size.size()); }
+  int count() const { return context_size.size(); }
   std::vector<int> seen_by(int row) const {
     std::vector<int> seen(context.begin(), context.begin() + context_size[row]);
-    seen.insert(seen.end(), branch.begin() + branch_begin[row], branch.begin() + branch_begin[row + 1]);
+    seen.insert(seen.end(), ancestors.begin() + ancestors_begin[row],
+                ancestors.begin() + ancestors_begin[row + 1]);
     return seen;
   }
 };
@@ -55,7 +56,8 @@ struct Sum {
   double value = 0, size = 0;  // size: of what was summed, without signs
 };
 
-// One row's attention, (heads, head_dim): keys and values (capacity, kv_heads, head_dim) as they mean, q the row's queries.
+// One row's attention, (heads, head_dim): keys and values (capacity, kv_heads, head_dim) as they
+// mean, q the row's queries.
 inline std::vector<Sum> attention(const std::vector<float>& keys, const std::vector<float>& values,
                                   const float* q, int heads, int kv_heads, int head_dim,
                                   const std::vector<int>& seen) {

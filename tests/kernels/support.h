@@ -1,4 +1,5 @@
-// What the kernel tests share: random rows, float64 references' tolerances, and a run per instruction set.
+// What the kernel tests share: random rows, float64 references' tolerances, and a run per
+// instruction set.
 #pragma once
 #include <hwy/targets.h>
 
@@ -13,24 +14,29 @@
 
 namespace dex::test {
 
-// The one table of tolerances: |got - want| <= relative * scale, where scale is the size of what was summed.
+// The one table of tolerances: |got - want| <= relative * scale, where scale is the size of what
+// was summed.
 inline double tolerance(Dtype dtype) { return dtype == Dtype::f32 ? 2e-6 : 6e-3; }
 
 // Round to nearest even, spelled out.
 inline std::uint16_t to_bf16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
-  if (std::isnan(value)) return static_cast<std::uint16_t>(bits >> 16 | 0x40);
+  if (std::isnan(value)) return std::uint16_t(bits >> 16 | 0x40);
   const std::uint32_t low = bits & 0xffff, high = bits >> 16;
   const bool up = low > 0x8000 || (low == 0x8000 && (high & 1));
-  return static_cast<std::uint16_t>(high + (up ? 1 : 0));
+  return std::uint16_t(high + (up ? 1 : 0));
 }
-inline float from_bf16(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+inline float from_bf16(std::uint16_t bits) {
+  return std::bit_cast<float>(std::uint32_t(bits) << 16);
+}
 
 // Values kept as dtype: `memory` is what a kernel reads, `values` what it means.
 struct Stored {
   std::vector<float> values;
   std::vector<std::uint16_t> narrow;
-  const void* memory() const { return narrow.empty() ? static_cast<const void*>(values.data()) : narrow.data(); }
+  const void* memory() const {
+    return narrow.empty() ? static_cast<const void*>(values.data()) : narrow.data();
+  }
   void* memory() { return narrow.empty() ? static_cast<void*>(values.data()) : narrow.data(); }
 };
 

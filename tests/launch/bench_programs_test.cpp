@@ -11,7 +11,8 @@ using dex::test::run_program;
 
 namespace {
 
-void check_refused(const std::string& name, const std::string& arguments, int code, const std::string& words) {
+void check_refused(const std::string& name, const std::string& arguments, int code,
+                   const std::string& words) {
   const Outcome outcome = run_program(DEX_BINARY_DIR "/" + name, arguments);
   CAPTURE(name, arguments, outcome.err);
   CHECK(outcome.code == code);
@@ -34,8 +35,10 @@ TEST_CASE("the kernel bench refuses sizes that are none, or too large, and other
 
 TEST_CASE("benches tell errors in one line, with dex's exit codes") {
   const dex::test::TempDir dir;
-  const std::string model = dex::test::TinyModel{}.write(dir / "m").string(), none = (dir / "none").string();
-  for (const char* bad : {"0", "-3", "x", "1 1"}) check_refused("dex_invariance_bench", bad, 2, "PAIRS");
+  const std::string model = dex::test::TinyModel{}.write(dir / "m").string(),
+                    none = (dir / "none").string();
+  for (const char* bad : {"0", "-3", "x", "1 1"})
+    check_refused("dex_invariance_bench", bad, 2, "PAIRS");
   check_refused("dex_round_bench", "", 2, "wanted dex_round_bench MODEL");
   check_refused("dex_round_bench", none, 2, "none");
   check_refused("dex_round_bench", model + " f16", 2, "f16");

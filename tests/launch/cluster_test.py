@@ -1,4 +1,4 @@
-"""launch/slurm and launch/kubernetes without a cluster: the batch scripts with stand-ins for srun, torchrun, scontrol and dex
+"""launch/cluster/slurm and launch/cluster/kubernetes without a cluster: the batch scripts with stand-ins for srun, torchrun, scontrol and dex
 that record what they were given, and the manifests' structure."""
 import os
 import shutil
@@ -70,7 +70,7 @@ class Scripts(unittest.TestCase):
         (self.dir / "log").write_text("")
         environment = {"PATH": f"{self.dir}/bin:{os.environ['PATH']}", "FAKE": str(self.dir), "DEX": str(self.dir / "bin" / "dex"),
                        "TORCHRUN": "torchrun", **JOB, **variables}
-        done = subprocess.run(["bash", str(TREE / "launch" / "slurm" / script), *map(str, arguments)], cwd=self.dir,
+        done = subprocess.run(["bash", str(TREE / "launch" / "cluster" / "slurm" / script), *map(str, arguments)], cwd=self.dir,
                               env=environment, capture_output=True, text=True, timeout=60)
         self.log = (self.dir / "log").read_text().splitlines()
         self.requeued = [line.split()[-1] for line in self.log if line.startswith("scontrol requeue")]
@@ -136,7 +136,7 @@ class Scripts(unittest.TestCase):
             self.assertEqual(self.log, [], script)
 
     def test_a_warning_signal_reaches_the_rank_and_its_code_is_kept(self):
-        leave = subprocess.run(["bash", "-c", 'cd "$1"; SLURM_JOB_ID=1; . launch/slurm/exit_codes.sh; printf %s "$leave_code"', "x", self.dir],
+        leave = subprocess.run(["bash", "-c", 'cd "$1"; SLURM_JOB_ID=1; . launch/cluster/slurm/exit_codes.sh; printf %s "$leave_code"', "x", self.dir],
                                capture_output=True, text=True, check=True).stdout
         rank = 'trap "exit 75" USR1 TERM; touch ready; for i in $(seq 200); do sleep 0.05; done'
         for sent in (signal.SIGUSR1, signal.SIGTERM):
@@ -165,7 +165,7 @@ class Scripts(unittest.TestCase):
         self.assertEqual((done.returncode, self.requeued), (75, ["77_0"]))
 
     def test_the_scripts_ask_slurm_for_another_try_and_a_warning(self):
-        for script in (TREE / "launch" / "slurm").glob("*.sbatch"):
+        for script in (TREE / "launch" / "cluster" / "slurm").glob("*.sbatch"):
             asked = [line.split()[1] for line in script.read_text().splitlines() if line.startswith("#SBATCH")]
             self.assertIn("--requeue", asked, script)
             self.assertIn("--open-mode=append", asked, script)
@@ -175,7 +175,7 @@ class Scripts(unittest.TestCase):
     def test_shellcheck_has_nothing_to_say(self):
         if not shutil.which("shellcheck"):
             self.skipTest("no shellcheck here")
-        scripts = [*(TREE / "launch" / "slurm").glob("*"), TREE / "launch" / "regenerate", TREE / "launch" / "decode_pieces"]
+        scripts = [*(TREE / "launch" / "cluster" / "slurm").glob("*"), TREE / "launch" / "regenerate", TREE / "launch" / "decode_pieces"]
         done = subprocess.run(["shellcheck", "--shell=bash", "--severity=warning", "--external-sources", "--exclude=SC1091", *scripts],
                               capture_output=True, text=True, cwd=TREE)
         self.assertEqual(done.returncode, 0, done.stdout)
@@ -185,7 +185,7 @@ class Manifests(unittest.TestCase):
     """Names of fields were checked against the projects' own schemas; here: what the parts must agree on."""
 
     def documents(self, name):
-        return list(yaml.safe_load_all((TREE / "launch" / "kubernetes" / name).read_text()))
+        return list(yaml.safe_load_all((TREE / "launch" / "cluster" / "kubernetes" / name).read_text()))
 
     def check_codes(self, job, container):
         rules = [rule for rule in job["podFailurePolicy"]["rules"] if "onExitCodes" in rule]

@@ -1,15 +1,16 @@
-// What the trainer's evaluation and dex ead foretell is what decoding takes.
+// What the trainer's evaluation and dex ead predict is what decoding takes.
 #include <catch2/catch.hpp>
 
-#include "decode/ead.h"
+#include "decode/ead/ead.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
-#include "train/evaluation.h"
+#include "train/reports/evaluation.h"
 
 using namespace dex;
 
 TEST_CASE(
-    "the rounds that training and EAD foretell are those that full exploration takes on the same text") {
+    "the rounds that training and EAD predict are those that full exploration takes on the same "
+    "text") {
   const test::TempDir dir;
   const auto path = test::TinyModel{.layers = 6, .vocab = 41, .scale = 0.08f}.write(dir / "m");
   const Session session({.model = path, .depths = "2,3,5", .expand = "full", .threads = 1});
@@ -21,8 +22,8 @@ TEST_CASE(
   const std::vector<std::vector<Token>> prompts{{1, 2, 3}, {7}, {9, 30, 12, 5, 17}};
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     const DecodeResult result =
-        dex->generate(prompts[i], {.max_tokens = 20 + static_cast<int>(i), .ignore_stop = true}, {});
-    reader.read(static_cast<int>(i), prompts[i], result);
+        dex->generate(prompts[i], {.max_tokens = 20 + int(i), .ignore_stop = true}, {});
+    reader.read(int(i), prompts[i], result);
     Sample sample{.tokens = prompts[i], .supervised = std::vector<std::uint8_t>(prompts[i].size())};
     for (Token token : result.ids()) {
       sample.tokens.push_back(token);
@@ -30,7 +31,7 @@ TEST_CASE(
     }
     samples.push_back(sample);
     rounds += result.rounds;
-    tokens += static_cast<std::int64_t>(result.tokens.size());
+    tokens += std::int64_t(result.tokens.size());
   }
   const std::vector<ExitSet> sets{{"none", {}}};
   const ExitScores scores = evaluate(rows, samples, sets, 2)[0];

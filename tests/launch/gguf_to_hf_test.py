@@ -1,4 +1,4 @@
-"""launch/gguf_to_hf.py on a tiny GGUF made here: numbers, row order, tokenizer and refusals."""
+"""launch/scripts/gguf_to_hf.py on a tiny GGUF made here: numbers, row order, tokenizer and refusals."""
 import contextlib
 import importlib.util
 import io
@@ -17,7 +17,7 @@ from gguf.quants import quantize
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
-SCRIPT = Path(__file__).parents[2] / "launch" / "gguf_to_hf.py"
+SCRIPT = Path(__file__).parents[2] / "launch" / "scripts" / "gguf_to_hf.py"
 HIDDEN, INNER, HEADS, KV_HEADS, HEAD_SIZE = 64, 96, 4, 2, 16
 NORMAL, CONTROL = 1, 3
 

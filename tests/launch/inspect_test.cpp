@@ -2,17 +2,17 @@
 
 #include "checkpoints/adapter_file.h"
 #include "checkpoints/checkpoint.h"
-#include "common/file.h"
-#include "common/h5.h"
-#include "common/safetensors.h"
-#include "launch/inspection.h"
+#include "common/base/file.h"
+#include "common/base/h5.h"
+#include "common/base/safetensors.h"
+#include "launch/inspect/inspection.h"
 #include "tests/support/adapter_tensors.h"
 #include "tests/support/errors.h"
 #include "tests/support/shared.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
 #include "tests/support/tiny_samples.h"
-#include "train/train_loop.h"
+#include "train/loop/train_loop.h"
 
 namespace fs = std::filesystem;
 using dex::ExitCode;
@@ -35,15 +35,20 @@ void check_text(const Inspection& found, const std::vector<std::string>& words) 
 
 TEST_CASE("a model directory is told with sizes, parameters, rope, memory and tensors") {
   const TempDir dir;
-  const dex::test::TinyModel tiny{
-      .layers = 3, .hidden = 32, .heads = 4, .kv_heads = 2, .head_dim = 8, .intermediate = 48, .vocab = 97};
+  const dex::test::TinyModel tiny{.layers = 3,
+                                  .hidden = 32,
+                                  .heads = 4,
+                                  .kv_heads = 2,
+                                  .head_dim = 8,
+                                  .intermediate = 48,
+                                  .vocab = 97};
   tiny.write(dir / "m");
   const Inspection found = inspect(dir / "m");
   CHECK(found.code == ExitCode::done);
   CHECK(found.facts["kind"] == "model");
   CHECK(found.facts["family"] == "llama");
-  // Per layer: q, o 32x32; k, v 16x32; gate, up, down 48x32; two norms. Then a tied embedding and the last
-  // norm.
+  // Per layer: q, o 32x32; k, v 16x32; gate, up, down 48x32; two norms. Then a tied embedding and
+  // the last norm.
   const int parameters = 3 * (2 * 1024 + 2 * 512 + 3 * 1536 + 64) + 97 * 32 + 32;
   CHECK(found.facts["parameters"] == parameters);
   CHECK(found.facts["memory"]["f32"]["weights"] == 4 * parameters);
@@ -52,8 +57,9 @@ TEST_CASE("a model directory is told with sizes, parameters, rope, memory and te
   CHECK(found.facts["inverse_frequencies"].size() == 4);
   CHECK(found.facts["inverse_frequencies"][0] == 1.0);
   CHECK(found.facts["path"] == (dir / "m").string());
-  check_text(found, {"model.layers.*.self_attn.q_proj.weight", "[32, 32]", "4, 2 for keys and values, of 8",
-                     "tied", "none: ids in, ids out", "no scaling", "26,368"});
+  check_text(found, {"model.layers.*.self_attn.q_proj.weight", "[32, 32]",
+                     "4, 2 for keys and values, of 8", "tied", "none: ids in, ids out",
+                     "no scaling", "26,368"});
 }
 
 TEST_CASE("tensors that do not fit the config are told and not accepted") {
@@ -79,11 +85,12 @@ TEST_CASE("a config alone is told with what it takes to hold the model") {
   CHECK(found.facts["parameters"] == 8'030'261'248);  // as published
   CHECK(found.facts["rope"]["type"] == "llama3");
   CHECK(found.facts["stop_ids"] == nlohmann::json({128001, 128008, 128009}));
-  check_text(found,
-             {"8,030,261,248", "theta 500000, llama3, factor 8, low 1, high 4, original positions 8192",
-              "1 .. 3.06892", "128.0 KiB a token"});  // 2 x 32 x 8 x 128 numbers of 2 bytes
+  check_text(found, {"8,030,261,248",
+                     "theta 500000, llama3, factor 8, low 1, high 4, original positions 8192",
+                     "1 .. 3.06892", "128.0 KiB a token"});  // 2 x 32 x 8 x 128 numbers of 2 bytes
   CHECK(inspect(*configs / "llama3.2-1b").facts["parameters"] == 1'235'814'400);
-  CHECK(inspect(*configs / "smollm2-135m" / "config.transformers5.json").facts["parameters"] == 134'515'008);
+  CHECK(inspect(*configs / "smollm2-135m" / "config.transformers5.json").facts["parameters"] ==
+        134'515'008);
   CHECK(inspect(*configs / "qwen3" / "Qwen3-4B.config.json").facts["parameters"] == 4'022'468'096);
 }
 
@@ -103,7 +110,8 @@ TEST_CASE("safetensors, JSON lines and HDF5 files are told by their content") {
   const std::vector<float> values(6, 1.0f);
   const dex::StoredTensor tensor{dex::StoredType::f32, {2, 3}, std::as_bytes(std::span(values))};
   dex::write_safetensors(dir / "x.safetensors",
-                         {{"layers.0.w", tensor}, {"layers.1.w", tensor}, {"b", tensor}}, {{"by", "me"}});
+                         {{"layers.0.w", tensor}, {"layers.1.w", tensor}, {"b", tensor}},
+                         {{"by", "me"}});
   const Inspection weights = inspect(dir / "x.safetensors");
   CHECK(weights.facts["tensors"] == 3);
   CHECK(weights.facts["elements"] == 18);
@@ -140,15 +148,17 @@ TEST_CASE("adapters and checkpoints are told by the directory or a file of their
     CHECK(found.facts["adapter_config"]["depths"] == nlohmann::json({1, 3}));
     check_text(found, {"depths"});
   }
-  dex::save_checkpoint(dir / "run" / "checkpoints", 12, 1,
-                       [](const fs::path& temporary) { dex::write_file(temporary / "x", "12345"); });
+  dex::save_checkpoint(dir / "run" / "checkpoints", 12, 1, [](const fs::path& temporary) {
+    dex::write_file(temporary / "x", "12345");
+  });
   const Inspection checkpoint = inspect(dir / "run" / "checkpoints" / "step-12");
   CHECK(checkpoint.facts["kind"] == "checkpoint");
   CHECK(checkpoint.facts["MANIFEST"]["step"] == 12);
   CHECK(inspect(dir / "run").facts["kind"] == "run");
   CHECK(inspect(dir / "run" / "checkpoints").facts["kind"] == "run");
   dex::write_file(dir / "run" / "checkpoints" / "step-12" / "x", "12346");
-  check_refused(ExitCode::io, {"step-12"}, [&] { inspect(dir / "run" / "checkpoints" / "step-12"); });
+  check_refused(ExitCode::io, {"step-12"},
+                [&] { inspect(dir / "run" / "checkpoints" / "step-12"); });
 }
 
 TEST_CASE("paths that are missing or of no known kind are refused with what was seen and wanted") {
@@ -191,15 +201,27 @@ TEST_CASE("columns are aligned, numbers to the right") {
   CHECK(dex::bytes_text(269030016) == "256.6 MiB");
 }
 
-TEST_CASE("a training run is told with options, first and last step, evaluations, checkpoints and adapters") {
+TEST_CASE(
+    "a training run is told with options, first and last step, evaluations, checkpoints and "
+    "adapters") {
   const TempDir dir;
   const auto path = dex::test::TinyModel{}.write(dir / "m");
-  const dex::Model model = dex::Model::load(path, dex::DepthSet({1, 3}, 4), dex::Dtype::f32, dex::WeightLayout::rows);
+  const dex::Model model =
+      dex::Model::load(path, dex::DepthSet({1, 3}, 4), dex::Dtype::f32, dex::WeightLayout::rows);
   const auto samples = dex::test::tiny_samples(9, 97, 2);
-  const dex::TrainOptions options{.out = dir / "run", .depths = "1,3", .steps = 4, .batch_size = 2, .learning_rate = 0.0125, .dtype = "f32",
-                                  .save_every = 1, .eval_every = 2, .keep = 2};
-  const dex::TrainingData data{.size = samples.size(), .sample = [&](std::uint64_t index) { return samples.at(index); },
-                               .held_out = dex::test::tiny_samples(3, 97, 3), .digest = "samples"};
+  const dex::TrainOptions options{.out = dir / "run",
+                                  .depths = "1,3",
+                                  .steps = 4,
+                                  .batch_size = 2,
+                                  .learning_rate = 0.0125,
+                                  .dtype = "f32",
+                                  .save_every = 1,
+                                  .eval_every = 2,
+                                  .keep = 2};
+  const dex::TrainingData data{.size = samples.size(),
+                               .sample = [&](std::uint64_t index) { return samples.at(index); },
+                               .held_out = dex::test::tiny_samples(3, 97, 3),
+                               .digest = "samples"};
   const auto outcome = dex::TrainLoop(options, model, data, [] { return false; }).run();
   const Inspection found = inspect(dir / "run");
   CHECK(found.code == ExitCode::done);
@@ -212,7 +234,8 @@ TEST_CASE("a training run is told with options, first and last step, evaluations
   CHECK(found.facts["evaluations"].back()["scores"] == outcome.summary["evaluation"]["trained"]);
   CHECK(found.facts["best"]["step"] == outcome.summary["best_step"]);
   CHECK(found.facts["adapters"]["depths"] == nlohmann::json({1, 3}));
-  check_text(found, {"learning_rate", "0.0125", "loss @1", "agree @3", "rounds/token", "step-4", "whole", "DECS hops on held-out text"});
+  check_text(found, {"learning_rate", "0.0125", "loss @1", "agree @3", "rounds/token", "step-4",
+                     "whole", "DECS hops on held-out text"});
 
   dex::write_file(dir / "run" / "checkpoints" / "step-4" / "state.json", "{}");
   const Inspection damaged = inspect(dir / "run");
@@ -224,7 +247,8 @@ TEST_CASE("a training run is told with options, first and last step, evaluations
 TEST_CASE("a training run that has just begun is told as far as it came") {
   const TempDir dir;
   dex::make_directory(dir / "run");
-  dir.write("run/metrics.jsonl", "{\"step\":1,\"loss\":2.5,\"loss_by_depth\":{\"8\":2,\"16\":3}}\n{\"step\":2,\"lo");
+  dir.write("run/metrics.jsonl",
+            "{\"step\":1,\"loss\":2.5,\"loss_by_depth\":{\"8\":2,\"16\":3}}\n{\"step\":2,\"lo");
   const Inspection found = inspect(dir / "run");
   CHECK(found.code == ExitCode::done);
   CHECK(found.facts["last"]["step"] == 1);

@@ -1,4 +1,4 @@
-"""launch/plot_ead.py: its numbers, its pictures and its refusals."""
+"""launch/scripts/plot_ead.py: its numbers, its pictures and its refusals."""
 import json
 import subprocess
 import sys
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from PIL import Image
 
-LAUNCH = Path(__file__).parents[2] / "launch"
+LAUNCH = Path(__file__).parents[2] / "launch" / "scripts"
 sys.path.insert(0, str(LAUNCH))
 import plot_ead  # noqa: E402
 

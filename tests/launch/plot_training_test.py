@@ -1,4 +1,4 @@
-"""launch/plot_training.py, compare_training.py and compare_rounds.py: their numbers, a picture, and refusals."""
+"""launch/scripts/plot_training.py, compare_training.py and compare_rounds.py: their numbers, a picture, and refusals."""
 import json
 import math
 import shutil
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from PIL import Image
 
-LAUNCH = Path(__file__).parents[2] / "launch"
+LAUNCH = Path(__file__).parents[2] / "launch" / "scripts"
 sys.path.insert(0, str(LAUNCH))
 import compare_rounds  # noqa: E402
 import compare_training  # noqa: E402
@@ -101,7 +101,7 @@ class Training(unittest.TestCase):
         self.assertNotEqual(outcome.returncode, 0)
         self.assertIn("no finished step", outcome.stderr)
 
-    def test_foretold_and_taken_rounds_stand_side_by_side(self):
+    def test_predicted_and_taken_rounds_stand_side_by_side(self):
         ead = Path(self.temporary.name) / "ead"
         ead.mkdir()
         (ead / "summary.json").write_text(json.dumps({"dtype": "f32", "readings": {"adapters": {"texts": 2, "tokens": 100, "rounds": 230}}}))

@@ -76,9 +76,9 @@ TEST_CASE("exit codes tell who can help, and the last line on stdout is the resu
   CHECK(dex_program(decode + " --input " + jobs + " --output " + jobs).code == 2);
   CHECK(dex_program(decode + " --input " + jobs + " --output " + out).code == 3);
   CHECK(dex_program(decode + "-missing --prompt-ids 1").code == 2);
-  CHECK(
-      dex_program("--quiet decode --prompt a --json --model " + model.string() + " --max-tokens 2 >/dev/full")
-          .code == 74);
+  CHECK(dex_program("--quiet decode --prompt a --json --model " + model.string() +
+                    " --max-tokens 2 >/dev/full")
+            .code == 74);
   const auto size = std::filesystem::file_size(model / "model.safetensors");
   std::filesystem::resize_file(model / "model.safetensors", size - 1);
   CHECK(dex_program(decode + " --prompt-ids 1").code == 74);
@@ -88,7 +88,8 @@ TEST_CASE("a bench ends with its result and leaves a line per measurement") {
   const dex::test::TempDir dir;
   const auto model = dex::test::TinyModel{}.write(dir / "m");
   const std::string bench =
-      "--quiet bench --threads 1 --prompt-tokens 8 --tokens 4 --repeats 2 --model " + model.string();
+      "--quiet bench --threads 1 --prompt-tokens 8 --tokens 4 --repeats 2 --model " +
+      model.string();
   const Outcome good = dex_program(bench + " --depths 2 --json " + (dir / "lines.jsonl").string());
   CHECK(good.code == 0);
   const auto start = good.out.rfind('\n', good.out.find_last_not_of('\n'));
@@ -114,7 +115,8 @@ TEST_CASE("a bench ends with its result and leaves a line per measurement") {
   dir.write("jobs.jsonl", "{\"prompt\":\"a\"}\n");
   const Outcome no_tokenizer = dex_program(bench + " --prompts " + (dir / "jobs.jsonl").string());
   CHECK(no_tokenizer.code == 2);
-  CHECK_THAT(no_tokenizer.err, Catch::Contains("no tokenizer.json") && !Catch::Contains("give --prompt-ids"));
+  CHECK_THAT(no_tokenizer.err,
+             Catch::Contains("no tokenizer.json") && !Catch::Contains("give --prompt-ids"));
 }
 
 // Of a model without weights nothing but its config can be read.
@@ -131,7 +133,8 @@ TEST_CASE("options that cannot be are refused before the model is loaded, whatev
     CHECK(outcome.err.find(words) != std::string::npos);
     CHECK(outcome.err.find("model.safetensors") == std::string::npos);
   };
-  const std::string decode = "--quiet decode --prompt-ids 1 --depths 2", bench = "--quiet bench --depths 2";
+  const std::string decode = "--quiet decode --prompt-ids 1 --depths 2",
+                    bench = "--quiet bench --depths 2";
   for (const auto& command :
        {decode + " --method ar", decode + " --method dex", bench + " --methods ar", bench}) {
     refused(command + " --expand x", "--expand is \"x\"");
@@ -165,16 +168,17 @@ TEST_CASE("options come from a file, and the command line goes before it") {
     return nlohmann::json::parse(outcome.out);
   };
   const std::string file =
-      dir.write("options.conf",
-                "# a comment\n\nmodel = " + model.string() +
-                    "\r\n  prompt-ids = 1,2,3\nmax-tokens=5\njson = true\nignore-stop = true\ndepths = 1,3")
+      dir.write("options.conf", "# a comment\n\nmodel = " + model.string() +
+                                    "\r\n  prompt-ids = 1,2,3\nmax-tokens=5\njson = "
+                                    "true\nignore-stop = true\ndepths = 1,3")
           .string();
   const auto five = result(dex_program("--quiet decode --config " + file));
   CHECK(five.at("ids").size() == 5);
   CHECK(five.at("prompt_tokens") == 3);
   CHECK(five.at("counts").at("depths") == nlohmann::json{1, 3, 4});
   CHECK(five.at("ids") == result(dex_program("--config " + file + " --quiet decode")).at("ids"));
-  CHECK(result(dex_program("--quiet decode --max-tokens 2 --config " + file)).at("ids").size() == 2);
+  CHECK(result(dex_program("--quiet decode --max-tokens 2 --config " + file)).at("ids").size() ==
+        2);
 }
 
 TEST_CASE("a file of options is refused with its line") {
@@ -188,7 +192,8 @@ TEST_CASE("a file of options is refused with its line") {
     CHECK(outcome.err.find(words) != std::string::npos);
     CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
   };
-  refused("max-tokens = 3\nsteps = 3\n", "options.conf line 2: \"steps\" is no option of dex decode");
+  refused("max-tokens = 3\nsteps = 3\n",
+          "options.conf line 2: \"steps\" is no option of dex decode");
   refused("max-tokens 3\n", "options.conf line 1: \"max-tokens 3\", wanted option = value");
   refused("max-tokens =\n", "options.conf line 1");
   refused("= 3\n", "options.conf line 1");

@@ -1,7 +1,8 @@
-// A training run that is killed, asked to stop, or meets a failing disk gives the bytes of the run that nothing happened to.
+// A training run that is killed, asked to stop, or meets a failing disk gives the bytes of the run
+// that nothing happened to.
 #include <algorithm>
-#include <cerrno>
 #include <catch2/catch.hpp>
+#include <cerrno>
 #include <cstring>
 #include <random>
 
@@ -13,7 +14,9 @@ using test::TrainingJob;
 
 namespace {
 
-double draw(std::mt19937& random, double least, double most) { return std::uniform_real_distribution<>(least, most)(random); }
+double draw(std::mt19937& random, double least, double most) {
+  return std::uniform_real_distribution<>(least, most)(random);
+}
 
 // The newest checkpoint's step; none may be torn, and no step that was there is lost.
 std::int64_t checked_step(const std::filesystem::path& out, std::int64_t before) {
@@ -33,7 +36,8 @@ void kill_and_resume(const TrainingJob& job, int wanted) {
     std::int64_t step = 0;
     for (bool ended = false; !ended;) {
       auto ranks = test::start_all(job.train(out), job.dir.path());
-      ended = test::all_ended_within(ranks, std::chrono::duration<double>(draw(random, 0, 1.5 * job.seconds)));
+      ended = test::all_ended_within(
+          ranks, std::chrono::duration<double>(draw(random, 0, 1.5 * job.seconds)));
       if (ended) {
         for (test::Process& rank : ranks) REQUIRE(rank.wait() == 0);
       } else {
@@ -44,7 +48,9 @@ void kill_and_resume(const TrainingJob& job, int wanted) {
         const auto killed = std::chrono::steady_clock::now();
         for (test::Process& rank : ranks)
           if (&rank != &victim) REQUIRE((rank.wait() == 75 || rank.wait() == 0));
-        longest = std::max(longest, std::chrono::duration<double>(std::chrono::steady_clock::now() - killed).count());
+        longest = std::max(
+            longest,
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - killed).count());
       }
       const std::int64_t now = checked_step(out, step);
       resumes += !ended && now > 0;
@@ -53,25 +59,31 @@ void kill_and_resume(const TrainingJob& job, int wanted) {
     job.check_result(out);
     std::filesystem::remove_all(out);
   }
-  WARN("of " << job.ranks() << " ranks: " << kills << " kills, " << resumes << " resumes from a checkpoint, " << runs
+  WARN("of " << job.ranks() << " ranks: " << kills << " kills, " << resumes
+             << " resumes from a checkpoint, " << runs
              << " runs equal to the unbroken one; the others stayed " << longest << " s at most");
-  CHECK(longest < job.join_seconds() + 2 + 10 * job.seconds);  // more only where the machine is that slow
+  // more only where the machine is that slow
+  CHECK(longest < job.join_seconds() + 2 + 10 * job.seconds);
 }
 
 }  // namespace
 
-TEST_CASE("training killed at random moments and resumed ends with the bytes of the unbroken run", "[faults]") {
+TEST_CASE("training killed at random moments and resumed ends with the bytes of the unbroken run",
+          "[faults]") {
   const int world = GENERATE(1, 2);
   kill_and_resume(TrainingJob(world), world == 1 ? test::times(10, 200) : test::times(4, 200));
 }
 
-TEST_CASE("so does training that keeps the model's states, killed while it writes and reads them", "[faults]") {
+TEST_CASE("so does training that keeps the model's states, killed while it writes and reads them",
+          "[faults]") {
   TrainingJob job;
   job.options = {"--cache-states", job.dir / "states"};
   kill_and_resume(job, test::times(6, 100));
 }
 
-TEST_CASE("training asked to stop at random moments saves and leaves with code 75, or 0 when it is done", "[faults]") {
+TEST_CASE(
+    "training asked to stop at random moments saves and leaves with code 75, or 0 when it is done",
+    "[faults]") {
   const int world = GENERATE(1, 2);
   const TrainingJob job(world);
   std::mt19937 random(23);
@@ -83,7 +95,8 @@ TEST_CASE("training asked to stop at random moments saves and leaves with code 7
     const auto out = job.dir / "out";
     auto ranks = test::start_all(job.train(out), job.dir.path());
     for (test::Process& rank : ranks) rank.wait_until_prepared_for(signal);
-    test::all_ended_within(ranks, std::chrono::duration<double>(draw(random, 0, i % 2 ? job.seconds : job.seconds / 2)));
+    test::all_ended_within(ranks, std::chrono::duration<double>(
+                                      draw(random, 0, i % 2 ? job.seconds : job.seconds / 2)));
     const auto asked = std::chrono::steady_clock::now();
     for (test::Process& rank : ranks) rank.send(signal);
     for (test::Process& rank : ranks) {
@@ -93,14 +106,16 @@ TEST_CASE("training asked to stop at random moments saves and leaves with code 7
       stopped += code == 75;
     }
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - asked;
-    CHECK(taken.count() < std::max(25.0, 20 * job.seconds));  // more only where the machine is that slow
+    // more only where the machine is that slow
+    CHECK(taken.count() < std::max(25.0, 20 * job.seconds));
     longest = std::max(longest, taken.count());
     checked_step(out, 0);
     job.finish(out);
     std::filesystem::remove_all(out);
   }
   CHECK(stopped > 0);
-  WARN("of " << world << " ranks: " << stopped << " stopped, the slowest run in " << longest << " s");
+  WARN("of " << world << " ranks: " << stopped << " stopped, the slowest run in " << longest
+             << " s");
 }
 
 TEST_CASE("a second signal ends training at once, and nothing that was saved is lost", "[faults]") {
@@ -124,15 +139,20 @@ TEST_CASE("a second signal ends training at once, and nothing that was saved is 
   }
 }
 
-TEST_CASE("whatever file operation of a training run fails, it leaves with code 74 and is resumed to the same bytes", "[faults]") {
+TEST_CASE(
+    "whatever file operation of a training run fails, it leaves with code 74 and is resumed to the "
+    "same bytes",
+    "[faults]") {
   const TrainingJob job;
   int failed = 0;
   for (int call = 1;; call += test::times(61, 1)) {
     const auto out = job.dir / "out";
     test::Command command = job.train(out).at(0);
     const int error = failed % 2 ? ENOSPC : EIO;
-    command.insert(command.begin(), {std::string("LD_PRELOAD=") + DEX_FILE_FAULTS, "DEX_FAULT_ROOT=" + out.string(),
-                                     "DEX_FAULT_CALL=" + std::to_string(call), "DEX_FAULT_ERRNO=" + std::to_string(error)});
+    command.insert(
+        command.begin(),
+        {std::string("LD_PRELOAD=") + DEX_FILE_FAULTS, "DEX_FAULT_ROOT=" + out.string(),
+         "DEX_FAULT_CALL=" + std::to_string(call), "DEX_FAULT_ERRNO=" + std::to_string(error)});
     const int code = test::Process(command, job.dir / "log-0").wait();
     INFO("operation " << call << ": " << job.log());
     if (code == 0) break;
@@ -159,7 +179,8 @@ TEST_CASE("a file over the size limit is an error with its path, not a signal", 
     return job.log();
   };
   const auto out = job.dir / "out";
-  CHECK(limited(job.train(out).at(0), "4").find(out.string()) != std::string::npos);  // blocks of 512 bytes, or of 1024
+  // blocks of 512 bytes, or of 1024
+  CHECK(limited(job.train(out).at(0), "4").find(out.string()) != std::string::npos);
   job.finish(out);
   auto prepare = job.prepare();
   std::filesystem::remove_all(job.dir / "data");
@@ -171,7 +192,8 @@ TEST_CASE("a file over the size limit is an error with its path, not a signal", 
 TEST_CASE("a system that gives no thread is code 75: a retry can help") {
   const test::TempDir dir;
   const TrainingJob job;
-  std::string line = "ulimit -s 200000000000; exec";  // no address space has room for a stack of 200 TB
+  // no address space has room for a stack of 200 TB
+  std::string line = "ulimit -s 200000000000; exec";
   std::filesystem::remove_all(job.dir / "data");
   for (const std::string& word : job.prepare()) line += " '" + word + "'";
   const int code = test::Process({"/bin/sh", "-c", line}, job.dir / "log-0").wait();
@@ -192,7 +214,8 @@ TEST_CASE("dex prepare killed at random moments leaves no data set or a whole on
       run.send(SIGKILL);
       run.wait();
     }
-    if (!std::filesystem::exists(job.dir / "data")) REQUIRE(test::Process(job.prepare(), job.dir / "log-0").wait() == 0);
+    if (!std::filesystem::exists(job.dir / "data"))
+      REQUIRE(test::Process(job.prepare(), job.dir / "log-0").wait() == 0);
     REQUIRE(read_file(job.dir / "data/MANIFEST.json") == manifest);
     REQUIRE_FALSE(std::filesystem::exists(job.dir / "data.tmp"));
   }

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "checkpoints/checkpoint.h"
-#include "common/file.h"
+#include "common/base/file.h"
 #include "tests/support/byte_tokenizer.h"
 #include "tests/support/metrics.h"
 #include "tests/support/port.h"
@@ -22,17 +22,16 @@ class TrainingJob {
  public:
   // Runs of `ranks` processes, whose result must be that of one.
   explicit TrainingJob(int ranks = 1) : ranks_(ranks) {
-    TinyModel{.hidden = 16, .heads = 2, .kv_heads = 1, .intermediate = 24, .vocab = kByteVocabulary}.write(
-        dir / "model");
+    TinyModel{.hidden = 16, .heads = 2, .kv_heads = 1, .intermediate = 24, .vocab = kByteVocabulary}
+        .write(dir / "model");
     write_byte_tokenizer(dir / "model");
     nlohmann::json chats = nlohmann::json::array();
     for (int i = 0; i < 30; ++i)
-      chats.push_back(
-          {{"id", std::to_string(i)},
-           {"conversations",
-            {{{"from", "human"}, {"value", "question " + std::to_string(i)}},
-             {{"from", "gpt"},
-              {"value", std::string(static_cast<std::size_t>(3 + i), 'a') + std::to_string(i)}}}}});
+      chats.push_back({{"id", std::to_string(i)},
+                       {"conversations",
+                        {{{"from", "human"}, {"value", "question " + std::to_string(i)}},
+                         {{"from", "gpt"},
+                          {"value", std::string(std::size_t(3 + i), 'a') + std::to_string(i)}}}}});
     dir.write("chats.json", chats.dump());
     REQUIRE(Process(prepare(), dir / "log").wait() == 0);
     REQUIRE(Process(command(whole()), dir / "log").wait() == 0);
@@ -47,15 +46,19 @@ class TrainingJob {
             "--data",  dir / "chats.json", "--out",   dir / "data", "--template",
             "chatml",  "--held-out",       "0.2",     "--threads",  "2"};
   }
-  // The commands of one run, a rank each. Always with --resume: the first start has nothing to go on from.
+  // The commands of one run, a rank each. Always with --resume: the first start has nothing to go
+  // on from.
   std::vector<Command> train(const std::filesystem::path& out) const {
     if (ranks_ == 1) return {command(out)};
     std::vector<Command> all;
     const std::string port = std::to_string(Port().number()), world = std::to_string(ranks_);
     for (int rank = 0; rank < ranks_; ++rank) {
-      Command line{
-          "RANK=" + std::to_string(rank), "WORLD_SIZE=" + world,   "LOCAL_RANK=" + std::to_string(rank),
-          "LOCAL_WORLD_SIZE=" + world,    "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + port};
+      Command line{"RANK=" + std::to_string(rank),
+                   "WORLD_SIZE=" + world,
+                   "LOCAL_RANK=" + std::to_string(rank),
+                   "LOCAL_WORLD_SIZE=" + world,
+                   "MASTER_ADDR=127.0.0.1",
+                   "MASTER_PORT=" + port};
       for (const std::string& word : command(out)) line.push_back(word);
       all.push_back(std::move(line));
     }
@@ -63,8 +66,8 @@ class TrainingJob {
   }
   std::filesystem::path whole() const { return dir / "whole"; }
 
-  // Path below `out` -> bytes, of all that a run leaves. Metrics without the times, an evaluation that was
-  // repeated once.
+  // Path below `out` -> bytes, of all that a run leaves. Metrics without the times, an evaluation
+  // that was repeated once.
   static std::map<std::string, std::string> result_of(const std::filesystem::path& out) {
     std::map<std::string, std::string> files;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(out))
@@ -72,7 +75,8 @@ class TrainingJob {
         files[std::filesystem::relative(entry.path(), out).string()] = read_file(entry.path());
     files["metrics.jsonl"] = metrics_without_times(files["metrics.jsonl"], /*once=*/true);
     std::erase_if(files,
-                  [](const auto& file) { return file.first.starts_with("tensorboard/"); });  // one a start
+                  // one a start
+                  [](const auto& file) { return file.first.starts_with("tensorboard/"); });
     return files;
   }
   void check_result(const std::filesystem::path& out) const {

@@ -10,7 +10,11 @@
 namespace dex::test {
 
 struct AdapterTensors {
-  AdapterConfig config{.depths = {1, 3}, .hidden_size = 4, .width = 8, .model_fingerprint = "model", .data_digest = "data"};
+  AdapterConfig config{.depths = {1, 3},
+                       .hidden_size = 4,
+                       .width = 8,
+                       .model_fingerprint = "model",
+                       .data_digest = "data"};
   std::map<std::string, std::vector<float>> memory;
   std::map<std::string, StoredTensor> stored;
 
@@ -18,7 +22,7 @@ struct AdapterTensors {
     float next = 0.5f;
     for (const auto& [name, shape] : adapter_tensors(config)) {
       std::size_t count = 1;
-      for (auto size : shape) count *= static_cast<std::size_t>(size);
+      for (auto size : shape) count *= std::size_t(size);
       for (std::size_t i = 0; i < count; ++i) memory[name].push_back(next += 0.25f);
       stored[name] = {StoredType::f32, shape, std::as_bytes(std::span(memory[name]))};
     }

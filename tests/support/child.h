@@ -11,8 +11,8 @@
 
 namespace dex::test {
 
-// The wait status of a child that runs `act` and leaves with its result by exit(), static destructors included; 99 when
-// something is thrown.
+// The wait status of a child that runs `act` and leaves with its result by exit(), static
+// destructors included; 99 when something is thrown.
 inline int status_in_child(const std::function<int()>& act) {
   const pid_t child = fork();
   if (child == 0) {
@@ -41,8 +41,8 @@ inline void limit_file_size(rlim_t bytes) {
   setrlimit(RLIMIT_FSIZE, &limit);
 }
 
-// For the rest of the process: this much more memory than now. The address sanitizer reserves address space by the
-// terabyte, so nothing is limited there.
+// For the rest of the process: this much more memory than now. The address sanitizer reserves
+// address space by the terabyte, so nothing is limited there.
 inline void limit_memory(rlim_t more) {
 #if !defined(__SANITIZE_ADDRESS__)
   unsigned long pages = 0;

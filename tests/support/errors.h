@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "common/error.h"
+#include "common/base/error.h"
 
 namespace dex::test {
 

@@ -1,4 +1,5 @@
-// Built without any of the project's flags that would touch symbols: every function here takes the place of libc's.
+// Built without any of the project's flags that would touch symbols: every function here takes the
+// place of libc's.
 #include "tests/support/file_faults.h"
 
 #include <dlfcn.h>
@@ -37,7 +38,8 @@ struct Shim {
     const char* root_named = std::getenv("DEX_FAULT_ROOT");
     const char* call = std::getenv("DEX_FAULT_CALL");
     const char* error_named = std::getenv("DEX_FAULT_ERRNO");
-    if (root_named && call && error_named) start(root_named, std::atoi(call), std::atoi(error_named));
+    if (root_named && call && error_named)
+      start(root_named, std::atoi(call), std::atoi(error_named));
   }
   void start(const std::string& at, int number, int with) {
     root = at;
@@ -47,7 +49,8 @@ struct Shim {
     files.clear();
   }
   bool under_root(const std::string& path) const {
-    return !root.empty() && path.compare(0, root.size(), root) == 0 && (path.size() == root.size() || path[root.size()] == '/');
+    return !root.empty() && path.compare(0, root.size(), root) == 0 &&
+           (path.size() == root.size() || path[root.size()] == '/');
   }
   // Whether this call is the one, or comes behind it on a full disk.
   bool fails(const char* call, const std::string& path) {
@@ -84,7 +87,7 @@ std::string absolute(const char* path, int directory = AT_FDCWD) {
     size = readlink(("/proc/self/fd/" + std::to_string(directory)).c_str(), buffer, sizeof buffer);
     if (size < 0) return path;
   }
-  return std::string(buffer, static_cast<std::size_t>(size)) + "/" + path;
+  return std::string(buffer, std::size_t(size)) + "/" + path;
 }
 
 void note_opening(int fd, const std::string& path, int flags) {
@@ -124,15 +127,15 @@ ssize_t write_as(int fd, std::size_t size, off_t offset, const void* bytes, cons
     if (s.error != ENOSPC || before || size < 2) return -1;
     allowed = size / 2;  // the next one says that the disk is full
   }
-  const std::uint64_t at = static_cast<std::uint64_t>(offset >= 0 ? offset : lseek(fd, 0, SEEK_CUR));
+  const std::uint64_t at = std::uint64_t(offset >= 0 ? offset : lseek(fd, 0, SEEK_CUR));
   const bool appends = offset < 0 && (fcntl(fd, F_GETFL) & O_APPEND);
-  struct stat status {};
-  const std::uint64_t end = appends && fstat(fd, &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : at;
+  struct stat status{};
+  const std::uint64_t end = appends && fstat(fd, &status) == 0 ? std::uint64_t(status.st_size) : at;
   const ssize_t done = act(allowed);
   if (s.recording && done > 0) {
     FileCall call{FileCall::write, file->second.path, "", file->second.number};
     call.offset = end;
-    call.bytes.assign(static_cast<const char*>(bytes), static_cast<std::size_t>(done));
+    call.bytes.assign(static_cast<const char*>(bytes), std::size_t(done));
     s.record.push_back(call);
   }
   return done;
@@ -156,7 +159,8 @@ int file_call(const char* name, FileCall::Kind kind, int fd, std::uint64_t offse
 }
 
 template <typename Act>
-int path_call(const char* name, FileCall::Kind kind, const std::string& path, const std::string& target, const Act& act) {
+int path_call(const char* name, FileCall::Kind kind, const std::string& path,
+              const std::string& target, const Act& act) {
   Shim& s = shim();
   if (s.root.empty()) return act();
   const std::lock_guard guard(s.mutex);
@@ -207,13 +211,13 @@ using namespace dex::test;
 
 extern "C" {
 
-#define DEX_OPEN(name)                                      \
-  int name(const char* path, int flags, ...) {              \
-    va_list more;                                           \
-    va_start(more, flags);                                  \
-    const mode_t mode = va_arg(more, mode_t);               \
-    va_end(more);                                           \
-    return open_as(#name, path, flags, mode);               \
+#define DEX_OPEN(name)                         \
+  int name(const char* path, int flags, ...) { \
+    va_list more;                              \
+    va_start(more, flags);                     \
+    const mode_t mode = va_arg(more, mode_t);  \
+    va_end(more);                              \
+    return open_as(#name, path, flags, mode);  \
   }
 DEX_OPEN(open)
 DEX_OPEN(open64)
@@ -222,12 +226,15 @@ int __open_2(const char* path, int flags) { return open_as("open", path, flags, 
 int __open64_2(const char* path, int flags) { return open_as("open64", path, flags, 0); }
 
 ssize_t write(int fd, const void* bytes, size_t size) {
-  return write_as(fd, size, -1, bytes, [&](std::size_t n) { return next<ssize_t(int, const void*, size_t)>("write")(fd, bytes, n); });
+  return write_as(fd, size, -1, bytes, [&](std::size_t n) {
+    return next<ssize_t(int, const void*, size_t)>("write")(fd, bytes, n);
+  });
 }
-#define DEX_PWRITE(name, type)                                                                                          \
-  ssize_t name(int fd, const void* bytes, size_t size, type offset) {                                                   \
-    return write_as(fd, size, offset, bytes,                                                                            \
-                    [&](std::size_t n) { return next<ssize_t(int, const void*, size_t, type)>(#name)(fd, bytes, n, offset); }); \
+#define DEX_PWRITE(name, type)                                                           \
+  ssize_t name(int fd, const void* bytes, size_t size, type offset) {                    \
+    return write_as(fd, size, offset, bytes, [&](std::size_t n) {                        \
+      return next<ssize_t(int, const void*, size_t, type)>(#name)(fd, bytes, n, offset); \
+    });                                                                                  \
   }
 DEX_PWRITE(pwrite, off_t)
 DEX_PWRITE(pwrite64, off64_t)
@@ -244,15 +251,17 @@ ssize_t read(int fd, void* bytes, size_t size) {
 
 int sync_as(const char* name, int fd) {
   if (shim().root.empty() && shim().skips_syncs) return 0;
-  return file_call("fsync", FileCall::sync, fd, 0, [&] { return shim().skips_syncs ? 0 : next<int(int)>(name)(fd); });
+  return file_call("fsync", FileCall::sync, fd, 0,
+                   [&] { return shim().skips_syncs ? 0 : next<int(int)>(name)(fd); });
 }
 int fsync(int fd) { return sync_as("fsync", fd); }
 int fdatasync(int fd) { return sync_as("fdatasync", fd); }
 int ftruncate(int fd, off_t size) {
-  return file_call("ftruncate", FileCall::resize, fd, static_cast<std::uint64_t>(size), [&] { return next<int(int, off_t)>("ftruncate")(fd, size); });
+  return file_call("ftruncate", FileCall::resize, fd, std::uint64_t(size),
+                   [&] { return next<int(int, off_t)>("ftruncate")(fd, size); });
 }
 int ftruncate64(int fd, off64_t size) {
-  return file_call("ftruncate", FileCall::resize, fd, static_cast<std::uint64_t>(size),
+  return file_call("ftruncate", FileCall::resize, fd, std::uint64_t(size),
                    [&] { return next<int(int, off64_t)>("ftruncate64")(fd, size); });
 }
 int close(int fd) {
@@ -265,23 +274,29 @@ int close(int fd) {
 }
 
 int rename(const char* from, const char* to) {
-  return path_call("rename", FileCall::rename, absolute(from), absolute(to), [&] { return next<int(const char*, const char*)>("rename")(from, to); });
+  return path_call("rename", FileCall::rename, absolute(from), absolute(to),
+                   [&] { return next<int(const char*, const char*)>("rename")(from, to); });
 }
 int mkdir(const char* path, mode_t mode) {
-  return path_call("mkdir", FileCall::make_directory, absolute(path), "", [&] { return next<int(const char*, mode_t)>("mkdir")(path, mode); });
+  return path_call("mkdir", FileCall::make_directory, absolute(path), "",
+                   [&] { return next<int(const char*, mode_t)>("mkdir")(path, mode); });
 }
 int unlink(const char* path) {
-  return path_call("unlink", FileCall::remove, absolute(path), "", [&] { return next<int(const char*)>("unlink")(path); });
+  return path_call("unlink", FileCall::remove, absolute(path), "",
+                   [&] { return next<int(const char*)>("unlink")(path); });
 }
 int rmdir(const char* path) {
-  return path_call("rmdir", FileCall::remove, absolute(path), "", [&] { return next<int(const char*)>("rmdir")(path); });
+  return path_call("rmdir", FileCall::remove, absolute(path), "",
+                   [&] { return next<int(const char*)>("rmdir")(path); });
 }
 int remove(const char* path) {
-  return path_call("remove", FileCall::remove, absolute(path), "", [&] { return next<int(const char*)>("remove")(path); });
+  return path_call("remove", FileCall::remove, absolute(path), "",
+                   [&] { return next<int(const char*)>("remove")(path); });
 }
 int unlinkat(int directory, const char* path, int flags) {
-  return path_call("unlinkat", FileCall::remove, absolute(path, directory), "",
-                   [&] { return next<int(int, const char*, int)>("unlinkat")(directory, path, flags); });
+  return path_call("unlinkat", FileCall::remove, absolute(path, directory), "", [&] {
+    return next<int(int, const char*, int)>("unlinkat")(directory, path, flags);
+  });
 }
 
 }  // extern "C"

@@ -1,7 +1,7 @@
-// A process group of threads that runs messages as NCCL does: whatever two ranks ask of each other is run in
-// the order asked for, sends and receives alike, a send ends when it is received, and the first message
-// between two waits for both. What deadlocks there deadlocks here; a receive here gives up by the caller's
-// clock.
+// A process group of threads that runs messages as NCCL does: whatever two ranks ask of each other
+// is run in the order asked for, sends and receives alike, a send ends when it is received, and the
+// first message between two waits for both. What deadlocks there deadlocks here; a receive here
+// gives up by the caller's clock.
 #pragma once
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
@@ -14,7 +14,7 @@
 #include <memory>
 #include <mutex>
 
-#include "common/error.h"
+#include "common/base/error.h"
 
 namespace dex::test {
 
@@ -59,7 +59,8 @@ class InOrderGroup {
 
   static void run(Pair& between) {
     auto &a = between.low.queue, &b = between.high.queue;
-    for (; !a.empty() && !b.empty() && a.front().sends != b.front().sends; a.pop_front(), b.pop_front()) {
+    for (; !a.empty() && !b.empty() && a.front().sends != b.front().sends;
+         a.pop_front(), b.pop_front()) {
       Asked& from = a.front().sends ? a.front() : b.front();
       Asked& to = a.front().sends ? b.front() : a.front();
       require(from.tensor.sizes() == to.tensor.sizes() && from.tensor.dtype() == to.tensor.dtype(),

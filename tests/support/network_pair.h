@@ -1,5 +1,5 @@
-// Two networks of their own, a cable between them: what lets a test part two processes. Needs root and
-// iproute2.
+// Two networks of their own, a cable between them: what lets a test part two processes. Needs root
+// and iproute2.
 #pragma once
 #include <unistd.h>
 
@@ -15,13 +15,15 @@ class NetworkPair {
   // Prints "SKIPPED: ..." where the system refuses; then it is false.
   NetworkPair() {
     made_ = ip("netns add " + name(0)) && ip("netns add " + name(1)) &&
-            ip("link add " + cable(0) + " netns " + name(0) + " type veth peer name " + cable(1) + " netns " +
-               name(1));
+            ip("link add " + cable(0) + " netns " + name(0) + " type veth peer name " + cable(1) +
+               " netns " + name(1));
     for (int side = 0; side < 2; ++side)
-      made_ = made_ && ip("-n " + name(side) + " addr add " + address(side) + "/24 dev " + cable(side)) &&
+      made_ = made_ &&
+              ip("-n " + name(side) + " addr add " + address(side) + "/24 dev " + cable(side)) &&
               ip("-n " + name(side) + " link set lo up") &&
               ip("-n " + name(side) + " link set " + cable(side) + " up");
-    if (!made_) std::cout << "SKIPPED: no networks of our own can be made here (root and iproute2)\n";
+    if (!made_)
+      std::cout << "SKIPPED: no networks of our own can be made here (root and iproute2)\n";
   }
   ~NetworkPair() {
     for (int side = 0; side < 2; ++side) ip("netns del " + name(side));

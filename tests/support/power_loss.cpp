@@ -15,12 +15,14 @@ std::string name_of(const std::string& path) { return path.substr(path.rfind('/'
 
 void put(std::string& bytes, std::uint64_t offset, std::string_view piece) {
   if (bytes.size() < offset + piece.size()) bytes.resize(offset + piece.size());
-  std::copy(piece.begin(), piece.end(), bytes.begin() + static_cast<std::ptrdiff_t>(offset));
+  std::copy(piece.begin(), piece.end(), bytes.begin() + std::ptrdiff_t(offset));
 }
 
 }  // namespace
 
-Disk::Disk(const fs::path& root) : root_(root.string()), top_(std::make_shared<Node>()) { top_->directory = true; }
+Disk::Disk(const fs::path& root) : root_(root.string()), top_(std::make_shared<Node>()) {
+  top_->directory = true;
+}
 
 Disk::NodePtr Disk::find(const std::string& path) const {
   if (path == root_) return top_;
@@ -46,11 +48,14 @@ void Disk::apply(const FileCall& call) {
       if (call.truncates) open_[call.file]->unsynced_data.push_back({true, 0, ""});
       return;
     }
-    case FileCall::write: return open_.at(call.file)->unsynced_data.push_back({false, call.offset, call.bytes});
-    case FileCall::resize: return open_.at(call.file)->unsynced_data.push_back({true, call.offset, ""});
+    case FileCall::write:
+      return open_.at(call.file)->unsynced_data.push_back({false, call.offset, call.bytes});
+    case FileCall::resize:
+      return open_.at(call.file)->unsynced_data.push_back({true, call.offset, ""});
     case FileCall::sync: {
       Node& node = *open_.at(call.file);
-      for (const Data& data : node.unsynced_data) data.resize ? node.bytes.resize(data.offset) : put(node.bytes, data.offset, data.bytes);
+      for (const Data& data : node.unsynced_data)
+        data.resize ? node.bytes.resize(data.offset) : put(node.bytes, data.offset, data.bytes);
       node.unsynced_data.clear();
       node.unsynced_names.clear();
       node.names = node.now;
@@ -58,7 +63,8 @@ void Disk::apply(const FileCall& call) {
     }
     case FileCall::rename: {
       const NodePtr node = find(call.path);
-      if (parent_of(call.path) != parent_of(call.target)) throw std::logic_error("a rename across directories: " + call.path);
+      if (parent_of(call.path) != parent_of(call.target))
+        throw std::logic_error("a rename across directories: " + call.path);
       return change(call.target, {name_of(call.path), name_of(call.target), node});
     }
     case FileCall::make_directory: {
@@ -66,13 +72,17 @@ void Disk::apply(const FileCall& call) {
       node->directory = true;
       return change(call.path, {"", name_of(call.path), node});
     }
-    case FileCall::remove: return change(call.path, {name_of(call.path), "", nullptr});
+    case FileCall::remove:
+      return change(call.path, {name_of(call.path), "", nullptr});
     case FileCall::close:
-    case FileCall::note: return;
+    case FileCall::note:
+      return;
   }
 }
 
-void Disk::restore(const fs::path& directory, double keep, std::mt19937& random) const { restore(*top_, directory, keep, random); }
+void Disk::restore(const fs::path& directory, double keep, std::mt19937& random) const {
+  restore(*top_, directory, keep, random);
+}
 
 void Disk::restore(const Node& node, const fs::path& path, double keep, std::mt19937& random) {
   const auto kept = [&] { return std::uniform_real_distribution<>(0, 1)(random) < keep; };

@@ -1,5 +1,6 @@
-// What a disk may hold after a power cut: recorded file operations, replayed with every freedom that a file system has.
-// Data of a file is safe once the file was synced, a name once its directory was; of what was not, any part may be there.
+// What a disk may hold after a power cut: recorded file operations, replayed with every freedom
+// that a file system has. Data of a file is safe once the file was synced, a name once its
+// directory was; of what was not, any part may be there.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -19,8 +20,8 @@ class Disk {
 
   void apply(const FileCall& call);
 
-  // One of the states a cut at this moment may leave, as a directory. `keep` is the chance of an operation that was not
-  // synced to be there all the same; writes may also be there in part.
+  // One of the states a cut at this moment may leave, as a directory. `keep` is the chance of an
+  // operation that was not synced to be there all the same; writes may also be there in part.
   void restore(const std::filesystem::path& directory, double keep, std::mt19937& random) const;
 
  private:
@@ -46,7 +47,8 @@ class Disk {
 
   NodePtr find(const std::string& path) const;
   void change(const std::string& path, Name change);
-  static void restore(const Node& node, const std::filesystem::path& path, double keep, std::mt19937& random);
+  static void restore(const Node& node, const std::filesystem::path& path, double keep,
+                      std::mt19937& random);
 
   std::string root_;
   NodePtr top_;

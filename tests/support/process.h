@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/file.h"
+#include "common/base/file.h"
 
 namespace dex::test {
 
@@ -83,8 +83,8 @@ class Process {
       std::ifstream status("/proc/" + std::to_string(pid_) + "/status");
       unsigned long long mask = 0;
       for (std::string word; status >> word;)
-        if ((word == "SigBlk:" || word == "SigIgn:" || word == "SigCgt:") && status >> std::hex >> mask &&
-            (mask >> (signal - 1) & 1))
+        if ((word == "SigBlk:" || word == "SigIgn:" || word == "SigCgt:") &&
+            status >> std::hex >> mask && (mask >> (signal - 1) & 1))
           return;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }

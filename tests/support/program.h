@@ -26,11 +26,15 @@ inline std::string contents(const std::filesystem::path& path) {
 // A shell command line; redirections in `arguments` override those that catch its output.
 inline Outcome run_program(const std::string& program, const std::string& arguments) {
   const TempDir dir;
-  const std::string command = program + " >" + (dir / "out").string() + " 2>" + (dir / "err").string() + " " + arguments;
+  const std::string command =
+      program + " >" + (dir / "out").string() + " 2>" + (dir / "err").string() + " " + arguments;
   const int status = std::system(command.c_str());
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents(dir / "out"), contents(dir / "err")};
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents(dir / "out"),
+          contents(dir / "err")};
 }
 
-inline Outcome dex_program(const std::string& arguments) { return run_program(DEX_BINARY_DIR "/dex", arguments); }
+inline Outcome dex_program(const std::string& arguments) {
+  return run_program(DEX_BINARY_DIR "/dex", arguments);
+}
 
 }  // namespace dex::test

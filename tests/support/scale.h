@@ -1,4 +1,5 @@
-// How often a test repeats what it does at random: a little in every run, thoroughly under launch/test --long.
+// How often a test repeats what it does at random: a little in every run, thoroughly under
+// launch/test --long.
 #pragma once
 #include <cstdlib>
 

@@ -1,4 +1,5 @@
-// Files that only some machines have. A test that needs one and does not find it prints "SKIPPED: reason" and returns.
+// Files that only some machines have. A test that needs one and does not find it prints "SKIPPED:
+// reason" and returns.
 #pragma once
 #include <cstdlib>
 #include <filesystem>
@@ -10,9 +11,11 @@ namespace dex::test {
 
 inline std::optional<std::filesystem::path> shared(const std::string& relative) {
   const char* named = std::getenv("DEX_SHARED");
-  const std::filesystem::path root = named ? named : std::filesystem::path(DEX_SOURCE_DIR) / ".." / "shared";
+  const std::filesystem::path root =
+      named ? named : std::filesystem::path(DEX_SOURCE_DIR) / ".." / "shared";
   if (std::filesystem::exists(root / relative)) return root / relative;
-  std::cout << "SKIPPED: " << relative << " is not on this machine (looked under " << root.string() << ")\n";
+  std::cout << "SKIPPED: " << relative << " is not on this machine (looked under " << root.string()
+            << ")\n";
   return std::nullopt;
 }
 

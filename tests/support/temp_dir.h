@@ -11,7 +11,8 @@ namespace dex::test {
 
 // In memory where that can be had: for what is written thousands of times.
 inline std::filesystem::path memory_directory() {
-  return access("/dev/shm", W_OK) == 0 ? std::filesystem::path("/dev/shm") : std::filesystem::temp_directory_path();
+  return access("/dev/shm", W_OK) == 0 ? std::filesystem::path("/dev/shm")
+                                       : std::filesystem::temp_directory_path();
 }
 
 class TempDir {
@@ -20,7 +21,10 @@ class TempDir {
     std::string pattern = (parent / "dex-test-XXXXXX").string();
     path_ = mkdtemp(pattern.data());
   }
-  ~TempDir() { std::error_code ignored; std::filesystem::remove_all(path_, ignored); }
+  ~TempDir() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
   TempDir(const TempDir&) = delete;
   TempDir& operator=(const TempDir&) = delete;
   const std::filesystem::path& path() const { return path_; }

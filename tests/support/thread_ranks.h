@@ -8,11 +8,11 @@
 #include <thread>
 #include <vector>
 
-#include "common/stopwatch.h"
-#include "common/tensor_wire.h"
-#include "common/transport.h"
+#include "common/base/stopwatch.h"
+#include "common/comm/gpu_link.h"
+#include "common/comm/transport.h"
 #include "tests/support/in_order_backend.h"
-#include "train/train_loop.h"
+#include "train/loop/train_loop.h"
 
 namespace dex::test {
 
@@ -26,31 +26,33 @@ struct ThreadRanks {
   std::vector<Sample> samples, held_out;
   TrainOptions options;  // depths, dtype, out, ...
   int world = 1, stages = 0;
-  // A wire of their own for large tensors, as between GPUs: two groups that go one way each, or one that goes
-  // both.
+  // A wire of their own for large tensors, as between GPUs: two groups that go one way each, or one
+  // that goes both.
   enum class Tensors { by_transport, one_way_groups, one_group } tensors = Tensors::by_transport;
   std::function<void(int rank, TrainOptions&)> change = [](int, TrainOptions&) {};
-  std::function<void(int rank, const Model&)> alter = [](int, const Model&) {};  // weights, before it trains
+  // weights, before it trains
+  std::function<void(int rank, const Model&)> alter = [](int, const Model&) {};
   std::function<bool(int rank)> stop = [](int) { return false; };
-  std::function<void(int rank, std::uint64_t index)> on_read = [](int, std::uint64_t) {};  // of a sample
+  // of a sample
+  std::function<void(int rank, std::uint64_t index)> on_read = [](int, std::uint64_t) {};
 
   std::vector<RankResult> run() const {
     auto wires = local_transports(world);
     const auto up = std::make_shared<test::InOrderGroup>();
     const auto down = tensors == Tensors::one_group ? up : std::make_shared<test::InOrderGroup>();
-    std::vector<RankResult> results(static_cast<std::size_t>(world));
+    std::vector<RankResult> results(world);
     std::vector<std::thread> threads;
     for (int rank = 0; rank < world; ++rank)
       threads.emplace_back([&, rank] {
-        auto& result = results[static_cast<std::size_t>(rank)];
-        auto& wire = *wires[static_cast<std::size_t>(rank)];
+        auto& result = results[rank];
+        auto& wire = *wires[rank];
         try {
           at::set_num_threads(1);
           const auto group = [&](const auto& of) {
             return c10::make_intrusive<InOrderBackend>(of, rank, world);
           };
-          TensorWire tensor_wire(group(up), group(down), at::kCPU, wait_for_peer);
-          result.outcome = run_one(rank, wire, tensor_wire);
+          GpuLink gpu_link(group(up), group(down), at::kCPU, wait_for_peer);
+          result.outcome = run_one(rank, wire, gpu_link);
         } catch (const Error& error) {
           result.error = error;
           wire.abort(error.what(), error.code());
@@ -66,17 +68,18 @@ struct ThreadRanks {
       require(watch.seconds() < 5, ExitCode::temporary, "rank {} sent nothing", peer);
   }
 
-  TrainOutcome run_one(int rank, Transport& wire, TensorWire& tensor_wire) const {
+  TrainOutcome run_one(int rank, Transport& wire, GpuLink& gpu_link) const {
     TrainOptions mine = options;
     change(rank, mine);
     const DepthSet depths = DepthSet::parse(mine.depths, read_model_config(model).num_layers);
     const RankLayout layout = rank_layout(depths, world, rank, stages);
     Ranks ranks(layout, world > 1 ? &wire : nullptr);
     if (world > 1 && tensors != Tensors::by_transport) {
-      tensor_wire.connect(tensor_peers(layout));
-      ranks.send_tensors_by(tensor_wire);
+      gpu_link.connect(gpu_peers(layout));
+      ranks.use_gpu_link(gpu_link);
     }
-    const Model part = Model::load(model, depths, Dtype::f32, WeightLayout::rows, ranks.layout().stages());
+    const Model part =
+        Model::load(model, depths, Dtype::f32, WeightLayout::rows, ranks.layout().stages());
     alter(rank, part);
     const TrainingData data{.size = samples.size(),
                             .sample =
@@ -86,9 +89,7 @@ struct ThreadRanks {
                                 },
                             .held_out = held_out,
                             .digest = "samples"};
-    return TrainLoop(
-               mine, part, data, [this, rank] { return stop(rank); }, ranks)
-        .run();
+    return TrainLoop(mine, part, data, [this, rank] { return stop(rank); }, ranks).run();
   }
 };
 

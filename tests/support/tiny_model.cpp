@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "common/file.h"
-#include "common/safetensors.h"
+#include "common/base/file.h"
+#include "common/base/safetensors.h"
 
 namespace dex::test {
 namespace {
@@ -20,7 +20,7 @@ class Weights {
   Weights(std::uint64_t seed, float scale) : generator_(seed), scale_(scale) {}
 
   void matrix(const std::string& name, std::int64_t out, std::int64_t in) {
-    add(name, {out, in}, 0.0f, scale_ * std::sqrt(32.0f / static_cast<float>(in)));
+    add(name, {out, in}, 0.0f, scale_ * std::sqrt(32.0f / float(in)));
   }
   // Row 2i + 1 becomes a copy of row 2i.
   void pair_rows(const std::string& name, std::int64_t out, std::int64_t in) {
@@ -35,12 +35,12 @@ class Weights {
   // Sum of 4 uniforms: close enough to a normal, and the same on every standard library.
   float draw() {
     double sum = 0;
-    for (int i = 0; i < 4; ++i) sum += static_cast<double>(generator_() >> 11) * 0x1p-53 - 0.5;
-    return static_cast<float>(sum * 1.7320508);
+    for (int i = 0; i < 4; ++i) sum += double(generator_() >> 11) * 0x1p-53 - 0.5;
+    return float(sum * 1.7320508);
   }
   void add(const std::string& name, std::vector<std::int64_t> shape, float mean, float spread) {
     std::size_t count = 1;
-    for (std::int64_t size : shape) count *= static_cast<std::size_t>(size);
+    for (std::int64_t size : shape) count *= std::size_t(size);
     auto& values = memory_[name];
     for (std::size_t i = 0; i < count; ++i) values.push_back(mean + spread * draw());
     tensors_[name] = {StoredType::f32, std::move(shape), std::as_bytes(std::span(values))};
@@ -97,7 +97,8 @@ std::filesystem::path TinyModel::write(const std::filesystem::path& dir) const {
   }
   w.norm("model.norm.weight", hidden);
   if (!tied) w.matrix("lm_head.weight", vocab, hidden);
-  if (duplicate_rows) w.pair_rows(tied ? "model.embed_tokens.weight" : "lm_head.weight", vocab, hidden);
+  if (duplicate_rows)
+    w.pair_rows(tied ? "model.embed_tokens.weight" : "lm_head.weight", vocab, hidden);
   make_directory(dir);
   write_safetensors(dir / "model.safetensors", w.tensors(), {{"format", "pt"}});
   write_file(dir / "config.json", config_of(*this).dump(2) + "\n");

@@ -1,38 +1,41 @@
-// A model without tensors: what each exit answers after a prefix is a pure function of the prefix, with deeper exits
-// agreeing with the final one more often. Small vocabularies make repeats and near misses common.
+// A model without tensors: what each exit answers after a prefix is a pure function of the prefix,
+// with deeper exits agreeing with the final one more often. Small vocabularies make repeats and
+// near misses common.
 #pragma once
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
 #include <vector>
 
-#include "common/exit_answer.h"
-#include "common/token.h"
+#include "common/base/token.h"
+#include "common/explore/exit_answer.h"
 
 namespace dex::test {
 
 class ToyExits {
  public:
-  ToyExits(int num_stages, int vocab, std::uint64_t seed) : num_stages_(num_stages), vocab_(vocab), seed_(seed) {}
+  ToyExits(int num_stages, int vocab, std::uint64_t seed)
+      : num_stages_(num_stages), vocab_(vocab), seed_(seed) {}
 
   // All tokens ranked by exit `k` after `prefix`.
   std::vector<Token> ranked(const std::vector<Token>& prefix, int k) const {
     std::uint64_t state = seed_;
-    for (Token t : prefix) state = mix(state ^ static_cast<std::uint64_t>(t + 1));
+    for (Token t : prefix) state = mix(state ^ std::uint64_t(t + 1));
     std::vector<Token> order = shuffled(mix(state));  // the final exit's
     if (k + 1 == num_stages_) return order;
-    const std::uint64_t own = mix(state ^ (0x9e37u + static_cast<std::uint64_t>(k)));
-    if (own % static_cast<std::uint64_t>(num_stages_) <= static_cast<std::uint64_t>(k)) return order;
+    const std::uint64_t own = mix(state ^ (0x9e37u + std::uint64_t(k)));
+    if (own % std::uint64_t(num_stages_) <= std::uint64_t(k)) return order;
     return shuffled(own);
   }
 
-  ExitAnswer answer(const std::vector<Token>& prefix, int k, int width, const std::vector<Token>& asked) const {
+  ExitAnswer answer(const std::vector<Token>& prefix, int k, int width,
+                    const std::vector<Token>& asked) const {
     const auto order = ranked(prefix, k);
     ExitAnswer a;
     a.tokens.assign(order.begin(), order.begin() + std::min(width, vocab_));
     const auto p = [&](Token t) {
       const auto rank = std::find(order.begin(), order.end(), t) - order.begin();
-      return 1.0f / static_cast<float>(2 << rank);
+      return 1.0f / float(2 << rank);
     };
     for (Token t : a.tokens) a.probabilities.push_back(p(t));
     for (Token t : asked) a.asked.push_back(p(t));
@@ -47,9 +50,10 @@ class ToyExits {
     return x ^ (x >> 31);
   }
   std::vector<Token> shuffled(std::uint64_t state) const {
-    std::vector<Token> order(static_cast<std::size_t>(vocab_));
+    std::vector<Token> order(vocab_);
     std::iota(order.begin(), order.end(), 0);
-    for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[(state = mix(state)) % i]);
+    for (std::size_t i = order.size(); i > 1; --i)
+      std::swap(order[i - 1], order[(state = mix(state)) % i]);
     return order;
   }
 

@@ -1,4 +1,5 @@
-// What blocks of one launch do to each other, which ThreadSanitizer sees where the emulator orders none of them.
+// What blocks of one launch do to each other, which ThreadSanitizer sees where the emulator orders
+// none of them.
 #include "kernels/linear.h"
 #include "kernels/tree_attention.h"
 #include "tests/kernels/cuda/support.h"
@@ -12,9 +13,10 @@ TEST_CASE("blocks that share a sum are ordered by their fences") {
   const auto x = test::random_integers(rows * in, 2, 7);
   const test::DeviceArray<float> device_x(x), y(rows * out);
   Linear p;
-  p.x = device_x.get(), p.weight = weight.data(), p.y = y.get(), p.rows = rows, p.in = in, p.out = out, p.dtype = Dtype::bf16;
-  const test::Scratch scratch(cuda::linear_scratch(p));
-  REQUIRE(test::with_blocks_apart([&] { return cuda::linear(p, scratch.get(), nullptr); }) == 0);
+  p.x = device_x.get(), p.weight = weight.data(), p.y = y.get(), p.rows = rows, p.in = in,
+  p.out = out, p.dtype = Dtype::bf16;
+  const test::Workspace workspace(cuda::linear_workspace(p));
+  REQUIRE(test::with_blocks_apart([&] { return cuda::linear(p, workspace.get(), nullptr); }) == 0);
   const auto got = y.read();
   for (int i = 0; i < rows * out; ++i) {
     float sum = 0;
@@ -30,15 +32,15 @@ TEST_CASE("blocks that attend to one row write apart") {
   std::vector<std::int32_t> order(positions);
   for (int i = 0; i < positions; ++i) order[i] = i;
   const test::DeviceArray<std::int32_t> context(order), context_size(std::vector<std::int32_t>{99}),
-      branch(std::vector<std::int32_t>{99}), branch_begin(std::vector<std::int32_t>{0, 1});
+      ancestors(std::vector<std::int32_t>{99}), ancestors_begin(std::vector<std::int32_t>{0, 1});
   const test::DeviceArray<float> q(test::random_floats(dim, 3)), out(dim);
   const TreeAttention p{.q = q.get(),
                         .keys = keys.data(),
                         .values = values.data(),
                         .context = context.get(),
                         .context_size = context_size.get(),
-                        .branch = branch.get(),
-                        .branch_begin = branch_begin.get(),
+                        .ancestors = ancestors.get(),
+                        .ancestors_begin = ancestors_begin.get(),
                         .out = out.get(),
                         .rows = 1,
                         .heads = 1,
@@ -47,8 +49,9 @@ TEST_CASE("blocks that attend to one row write apart") {
                         .scale = 1,
                         .dtype = Dtype::bf16,
                         .most_keys = positions};
-  const test::Scratch scratch(cuda::tree_attention_scratch(p));
-  REQUIRE(test::with_blocks_apart([&] { return cuda::tree_attention(p, scratch.get(), nullptr); }) == 0);
+  const test::Workspace workspace(cuda::tree_attention_workspace(p));
+  REQUIRE(test::with_blocks_apart(
+              [&] { return cuda::tree_attention(p, workspace.get(), nullptr); }) == 0);
   for (const float v : out.read()) CHECK(v == Approx(3));
 }
 

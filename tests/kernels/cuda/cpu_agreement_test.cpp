@@ -1,8 +1,8 @@
 // CUDA kernels, on the emulator, against those of the CPU.
 #include "kernels/linear.h"
 #include "kernels/panels.h"
-#include "kernels/rank_tokens.h"
 #include "kernels/row_ops.h"
+#include "kernels/topk_tokens.h"
 #include "kernels/tree_attention.h"
 #include "tests/kernels/cuda/layer_problem.h"
 
@@ -10,28 +10,33 @@ namespace dex {
 namespace {
 
 // A matrix as cpu::linear reads it.
-std::vector<unsigned char> panels_of_rows(const std::vector<float>& values, int out, int in, Dtype dtype) {
-  std::vector<unsigned char> panels(static_cast<std::size_t>(packed_elements(out, in, dtype) * size_of(dtype)));
+std::vector<unsigned char> panels_of_rows(const std::vector<float>& values, int out, int in,
+                                          Dtype dtype) {
+  std::vector<unsigned char> panels(packed_elements(out, in, dtype) * size_of(dtype));
   pack_panels(test::Kept::bytes_of(values, dtype).data(), panels.data(), out, in, dtype);
   return panels;
 }
 
 TEST_CASE("weights of bytes give the CPU's bits") {
-  for (const auto& [rows, in, out] : {std::tuple{1, 64, 3}, {7, 67, 13}, {3, 1700, 65}, {20, 1100, 5}}) {
-    const auto x = test::random_floats(std::size_t(rows) * in, 1, 3), scales = test::random_floats(out, 2),
-               bias = test::random_floats(out, 3);
+  for (const auto& [rows, in, out] :
+       {std::tuple{1, 64, 3}, {7, 67, 13}, {3, 1700, 65}, {20, 1100, 5}}) {
+    const auto x = test::random_floats(std::size_t(rows) * in, 1, 3),
+               scales = test::random_floats(out, 2), bias = test::random_floats(out, 3);
     const test::Kept weight(test::random_integers(std::size_t(out) * in, 4, 127), Dtype::i8);
     const auto panels = panels_of_rows(weight.values, out, in, Dtype::i8);
-    const test::DeviceArray<float> device_x(x), device_scales(scales), device_bias(bias), y(std::size_t(rows) * out);
+    const test::DeviceArray<float> device_x(x), device_scales(scales), device_bias(bias),
+        y(std::size_t(rows) * out);
     std::vector<float> want(std::size_t(rows) * out);
     Linear p;
     p.rows = rows, p.in = in, p.out = out, p.dtype = Dtype::i8;
-    p.x = x.data(), p.weight = panels.data(), p.scales = scales.data(), p.bias = bias.data(), p.y = want.data();
-    Workers workers(1);
-    cpu::linear(p, workers);
-    p.x = device_x.get(), p.weight = weight.data(), p.scales = device_scales.get(), p.bias = device_bias.get(), p.y = y.get();
-    const test::Scratch scratch(cuda::linear_scratch(p));
-    REQUIRE(cuda::linear(p, scratch.get(), nullptr) == 0);
+    p.x = x.data(), p.weight = panels.data(), p.scales = scales.data(), p.bias = bias.data(),
+    p.y = want.data();
+    ThreadPool pool(1);
+    cpu::linear(p, pool);
+    p.x = device_x.get(), p.weight = weight.data(), p.scales = device_scales.get(),
+    p.bias = device_bias.get(), p.y = y.get();
+    const test::Workspace workspace(cuda::linear_workspace(p));
+    REQUIRE(cuda::linear(p, workspace.get(), nullptr) == 0);
     CAPTURE(rows, in, out);
     CHECK(test::bits_of(y.read()) == test::bits_of(want));
   }
@@ -42,26 +47,29 @@ struct LayerOnCpu : test::LayerProblem {
   using LayerProblem::LayerProblem;
 
   std::vector<float> on_cpu() const {
-    Workers workers(1);
+    ThreadPool pool(1);
     const int rows = 6;
     auto h = x;
     const test::Kept k(keys, dtype), v(values, dtype);
-    auto k_bytes = test::Kept::bytes_of(k.values, dtype), v_bytes = test::Kept::bytes_of(v.values, dtype);
-    std::vector<float> normed(h.size()), all(rows * kQkv), q(rows * kQ), own_k(rows * kC), own_v(rows * kC),
-        attended(rows * kQ), g(rows * kInner), u(rows * kInner);
-    const auto linear = [&](const std::vector<float>& from, const test::Kept& weight, std::vector<float>& to) {
+    auto k_bytes = test::Kept::bytes_of(k.values, dtype),
+         v_bytes = test::Kept::bytes_of(v.values, dtype);
+    std::vector<float> normed(h.size()), all(rows * kQkv), q(rows * kQ), own_k(rows * kC),
+        own_v(rows * kC), attended(rows * kQ), g(rows * kInner), u(rows * kInner);
+    const auto linear = [&](const std::vector<float>& from, const test::Kept& weight,
+                            std::vector<float>& to) {
       Linear p;
-      p.rows = rows, p.in = static_cast<int>(from.size()) / rows, p.out = static_cast<int>(to.size()) / rows;
+      p.rows = rows, p.in = int(from.size()) / rows, p.out = int(to.size()) / rows;
       const auto panels = panels_of_rows(weight.values, p.out, p.in, dtype);
       p.x = from.data(), p.weight = panels.data(), p.y = to.data(), p.dtype = dtype;
-      cpu::linear(p, workers);
+      cpu::linear(p, pool);
     };
-    const auto norm = [](const std::vector<float>& from, const std::vector<float>& weight, std::vector<float>& to) {
-      const int size = static_cast<int>(weight.size());
+    const auto norm = [](const std::vector<float>& from, const std::vector<float>& weight,
+                         std::vector<float>& to) {
+      const int size = weight.size();
       cpu::rms_norm({.x = from.data(),
                      .weight = weight.data(),
                      .y = to.data(),
-                     .rows = static_cast<int>(from.size()) / size,
+                     .rows = int(from.size()) / size,
                      .size = size,
                      .eps = 1e-5f});
     };
@@ -94,15 +102,27 @@ struct LayerOnCpu : test::LayerProblem {
                     .rows = rows,
                     .row_size = kC,
                     .dtype = dtype});
-    cpu::tree_attention({.q = q.data(), .keys = k_bytes.data(), .values = v_bytes.data(), .context = context.data(),
-                         .context_size = context_size.data(), .branch = branch.data(), .branch_begin = branch_begin.data(),
-                         .out = attended.data(), .rows = rows, .heads = kHeads, .kv_heads = kKvHeads, .head_dim = kHeadDim,
-                         .scale = 0.25f, .dtype = dtype}, workers);
+    cpu::tree_attention({.q = q.data(),
+                         .keys = k_bytes.data(),
+                         .values = v_bytes.data(),
+                         .context = context.data(),
+                         .context_size = context_size.data(),
+                         .ancestors = ancestors.data(),
+                         .ancestors_begin = ancestors_begin.data(),
+                         .out = attended.data(),
+                         .rows = rows,
+                         .heads = kHeads,
+                         .kv_heads = kKvHeads,
+                         .head_dim = kHeadDim,
+                         .scale = 0.25f,
+                         .dtype = dtype},
+                        pool);
     linear(attended, out, normed);
     add(normed);
     norm(h, norms[1], normed);
     linear(normed, gate, g), linear(normed, up, u);
-    cpu::silu_multiply({.gate = g.data(), .up = u.data(), .y = g.data(), .count = static_cast<std::int64_t>(g.size())});
+    cpu::silu_mul(
+        {.gate = g.data(), .up = u.data(), .y = g.data(), .count = std::int64_t(g.size())});
     linear(g, down, normed);
     add(normed);
     return h;
@@ -121,7 +141,8 @@ TEST_CASE("a layer agrees with the operators of the CPU") {
       }
       CAPTURE(name_of(dtype), with_norms, worst, largest);
       CHECK(worst <=
-            largest * (dtype == Dtype::f32 ? 1e-5f : 1e-2f));  // bf16: another last bit may round an activation the other way
+            // bf16: another last bit may round an activation the other way
+            largest * (dtype == Dtype::f32 ? 1e-5f : 1e-2f));
     }
 }
 
@@ -133,24 +154,24 @@ TEST_CASE("ranked tokens and hashes are the CPU's") {
     const test::DeviceArray<float> device_logits(logits);
     const test::DeviceArray<std::int32_t> tokens(std::size_t(rows) * width);
     const test::DeviceArray<std::uint64_t> hashes(rows);
-    const RankTokens p{.logits = device_logits.get(),
+    const TopkTokens p{.logits = device_logits.get(),
                        .rows = rows,
                        .vocab = vocab,
                        .width = width,
                        .tokens = tokens.get(),
                        .hashes = hashes.get()};
-    const test::Scratch scratch(cuda::rank_tokens_scratch(p));
-    REQUIRE(cuda::rank_tokens(p, scratch.get(), nullptr) == 0);
+    const test::Workspace workspace(cuda::topk_tokens_workspace(p));
+    REQUIRE(cuda::topk_tokens(p, workspace.get(), nullptr) == 0);
     std::vector<std::int32_t> cpu_tokens(std::size_t(rows) * width);
     std::vector<std::uint64_t> cpu_hashes(rows);
-    Workers workers(1);
-    cpu::rank_tokens({.logits = logits.data(),
+    ThreadPool pool(1);
+    cpu::topk_tokens({.logits = logits.data(),
                       .rows = rows,
                       .vocab = vocab,
                       .width = width,
                       .tokens = cpu_tokens.data(),
                       .hashes = cpu_hashes.data()},
-                     workers);
+                     pool);
     CHECK(tokens.read() == cpu_tokens);
     CHECK(hashes.read() == cpu_hashes);
   }

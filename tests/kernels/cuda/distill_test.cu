@@ -16,9 +16,10 @@ struct Loss {
   std::vector<std::uint8_t> agrees;
 };
 
-Loss distill(const std::vector<float>& teacher, const std::vector<float>& student, int rows, float tau,
-             Dtype dtype = Dtype::f32, bool in_place = false, bool every_schedule = true) {
-  const int vocab = static_cast<int>(teacher.size()) / rows;
+Loss distill(const std::vector<float>& teacher, const std::vector<float>& student, int rows,
+             float tau, Dtype dtype = Dtype::f32, bool in_place = false,
+             bool every_schedule = true) {
+  const int vocab = int(teacher.size()) / rows;
   const test::Kept t(teacher, dtype);
   Loss loss;
   test::in_schedules(every_schedule, [&] {
@@ -41,8 +42,10 @@ Loss distill(const std::vector<float>& teacher, const std::vector<float>& studen
     for (std::size_t i = 0; i < student.size(); ++i) {
       float wide;
       std::uint16_t narrow;
-      if (dtype == Dtype::f32) std::memcpy(&wide, &bytes[i * 4], 4);
-      else std::memcpy(&narrow, &bytes[i * 2], 2), wide = test::widened(narrow);
+      if (dtype == Dtype::f32)
+        std::memcpy(&wide, &bytes[i * 4], 4);
+      else
+        std::memcpy(&narrow, &bytes[i * 2], 2), wide = test::widened(narrow);
       loss.difference.push_back(wide);
     }
     auto all = loss.difference;
@@ -61,22 +64,25 @@ TEST_CASE("a row's divergence and gradient are the softmax formulas in float64")
       const auto loss = distill(t.values, s.values, 2, tau, dtype);
       CAPTURE(vocab, name_of(dtype));
       for (int r = 0; r < 2; ++r) {
-        const auto tr = part(t.values, std::size_t(r) * vocab, vocab), sr = part(s.values, std::size_t(r) * vocab, vocab);
+        const auto tr = part(t.values, std::size_t(r) * vocab, vocab),
+                   sr = part(s.values, std::size_t(r) * vocab, vocab);
         const auto pt = test::softmax(tr, tau), ps = test::softmax(sr, tau);
         double want = 0, worst = 0;
         for (int i = 0; i < vocab; ++i) {
           want += pt[i] * (std::log(pt[i]) - std::log(ps[i]));
           const double size = std::abs(ps[i] - pt[i]);
-          worst = std::max(worst, std::abs(loss.difference[std::size_t(r) * vocab + i] - (ps[i] - pt[i])) -
-                                      (dtype == Dtype::bf16 ? 0.004 : 1e-5) * size);
+          worst = std::max(worst,
+                           std::abs(loss.difference[std::size_t(r) * vocab + i] - (ps[i] - pt[i])) -
+                               (dtype == Dtype::bf16 ? 0.004 : 1e-5) * size);
         }
         CHECK(worst <= 1e-7);
         CHECK(loss.kl[r] == Approx(want).epsilon(4e-6).margin(2e-6));
-        CHECK(loss.agrees[r] ==
-              (std::max_element(tr.begin(), tr.end()) - tr.begin() == std::max_element(sr.begin(), sr.end()) - sr.begin()));
+        CHECK(loss.agrees[r] == (std::max_element(tr.begin(), tr.end()) - tr.begin() ==
+                                 std::max_element(sr.begin(), sr.end()) - sr.begin()));
         const auto alone = distill(tr, sr, 1, tau, dtype, true, false);
         CHECK(bits_of(alone.kl) == bits_of(part(loss.kl, r, 1)));
-        CHECK(bits_of(alone.difference) == bits_of(part(loss.difference, std::size_t(r) * vocab, vocab)));
+        CHECK(bits_of(alone.difference) ==
+              bits_of(part(loss.difference, std::size_t(r) * vocab, vocab)));
       }
     }
 }
@@ -110,7 +116,9 @@ TEST_CASE("NaN among the logits shows in the loss") {
   }
 }
 
-TEST_CASE("distill_rows of no rows does nothing") { CHECK(cuda::distill_rows({.vocab = 3}, nullptr) == 0); }
+TEST_CASE("distill_rows of no rows does nothing") {
+  CHECK(cuda::distill_rows({.vocab = 3}, nullptr) == 0);
+}
 
 }  // namespace
 }  // namespace dex

@@ -1,7 +1,7 @@
 #include "kernels/emulator/emulator.h"
 
-#include <catch2/catch.hpp>
 #include <sys/wait.h>
+#include <catch2/catch.hpp>
 
 #include <cstdio>
 
@@ -21,7 +21,8 @@ Ended run_wrong(const std::string& arguments) {
   REQUIRE(pipe != nullptr);
   Ended ended;
   char part[4096];
-  for (std::size_t count; (count = std::fread(part, 1, sizeof part, pipe)) > 0;) ended.output.append(part, count);
+  for (std::size_t count; (count = std::fread(part, 1, sizeof part, pipe)) > 0;)
+    ended.output.append(part, count);
   const int status = pclose(pipe);
   ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
   return ended;
@@ -34,7 +35,9 @@ struct Expected {
 const char* const kDiffer = "bits differ";
 
 const char* expected_here(const Expected& e) {
-  return emulator::thread_sanitizer() ? e.thread : emulator::address_sanitizer() ? e.address : e.plain;
+  return emulator::thread_sanitizer()    ? e.thread
+         : emulator::address_sanitizer() ? e.address
+                                         : e.plain;
 }
 
 void check(const Expected& e, const std::string& arguments) {
@@ -56,16 +59,24 @@ Expected everywhere(const char* kernel, const char* text) { return {kernel, text
 
 TEST_CASE("what the emulator itself sees it names with place and threads") {
   const Expected all[] = {
-      everywhere("barrier_reached_by_half", "deadlock in block (0, 0, 0): threads 0-31: at __syncthreads, wrong_kernels.cu:"),
-      everywhere("barriers_in_two_branches", "threads of one block are at two __syncthreads; the other is in line"),
-      everywhere("divergent_warp_barrier", ": threads 0, 2, 4, 6, 8, 10, 12, 14 ...: at __syncthreads, wrong_kernels.cu:"),
-      everywhere("mask_names_waiting_lanes", ": threads 0-15, 32-47: at a shuffle, wrong_kernels.cu:"),
-      everywhere("mask_without_caller", "a warp operation whose mask leaves out the calling lane (thread"),
-      everywhere("source_outside_mask", "lane 0 takes the value of lane 20, which is not in the mask"),
-      everywhere("two_operations_one_mask", "lanes of one mask are at two operations; the other is in line"),
+      everywhere("barrier_reached_by_half",
+                 "deadlock in block (0, 0, 0): threads 0-31: at __syncthreads, wrong_kernels.cu:"),
+      everywhere("barriers_in_two_branches",
+                 "threads of one block are at two __syncthreads; the other is in line"),
+      everywhere("divergent_warp_barrier",
+                 ": threads 0, 2, 4, 6, 8, 10, 12, 14 ...: at __syncthreads, wrong_kernels.cu:"),
+      everywhere("mask_names_waiting_lanes",
+                 ": threads 0-15, 32-47: at a shuffle, wrong_kernels.cu:"),
+      everywhere("mask_without_caller",
+                 "a warp operation whose mask leaves out the calling lane (thread"),
+      everywhere("source_outside_mask",
+                 "lane 0 takes the value of lane 20, which is not in the mask"),
+      everywhere("two_operations_one_mask",
+                 "lanes of one mask are at two operations; the other is in line"),
       everywhere("mma_by_half_a_warp", "mma by a warp of 16 lanes"),
       everywhere("named_barrier_of_part_warps", "a barrier of 48 threads: not whole warps"),
-      everywhere("named_barrier_counts_disagree", "a barrier of 32 threads, where others wait for 64"),
+      everywhere("named_barrier_counts_disagree",
+                 "a barrier of 32 threads, where others wait for 64"),
       everywhere("misaligned_copy", "cp_async16: an end is not 16-byte aligned"),
       everywhere("misaligned_ldmatrix", "ldmatrix: a row is not 16-byte aligned"),
       everywhere("copy_never_awaited", "cp_async16: its thread exits without having waited for it"),
@@ -74,7 +85,8 @@ TEST_CASE("what the emulator itself sees it names with place and threads") {
 }
 
 TEST_CASE("memory never written and copies not awaited show in the bits") {
-  for (const char* kernel : {"shared_never_written", "shared_of_the_last_block", "copy_awaited_too_late"})
+  for (const char* kernel :
+       {"shared_never_written", "shared_of_the_last_block", "copy_awaited_too_late"})
     check(everywhere(kernel, kDiffer), kernel);
 }
 
@@ -91,10 +103,14 @@ TEST_CASE("AddressSanitizer and UndefinedBehaviorSanitizer see bounds and alignm
 TEST_CASE("missing barriers show in the order of threads, and all of them to ThreadSanitizer") {
   const char* race = "ThreadSanitizer: data race";
   const Expected all[] = {
-      {"no_barrier_after_writing", kDiffer, kDiffer, race}, {"no_barrier_before_reuse", kDiffer, kDiffer, race},
-      {"no_syncwarp", kDiffer, kDiffer, race},              {"ring_refilled_too_early", kDiffer, kDiffer, race},
-      {"shuffle_as_fence", "", "", race},               {"plain_sum_in_block", "", "", race},
-      {"plain_sum_over_blocks", "", "", ""},            {"flag_without_fence", "", "", ""},
+      {"no_barrier_after_writing", kDiffer, kDiffer, race},
+      {"no_barrier_before_reuse", kDiffer, kDiffer, race},
+      {"no_syncwarp", kDiffer, kDiffer, race},
+      {"ring_refilled_too_early", kDiffer, kDiffer, race},
+      {"shuffle_as_fence", "", "", race},
+      {"plain_sum_in_block", "", "", race},
+      {"plain_sum_over_blocks", "", "", ""},
+      {"flag_without_fence", "", "", ""},
   };
   for (const Expected& e : all) check(e, e.kernel);
 }
@@ -118,14 +134,17 @@ TEST_CASE("launches that no device takes are refused with CUDA's numbers") {
 
 TEST_CASE("blocks kept apart must be few") {
   emulator::use({.separate_blocks = true});
-  if (emulator::thread_sanitizer()) CHECK_THROWS_WITH(emulator::run(7, 1024, 0, [] {}), Catch::Matchers::Contains("6000"));
-  else CHECK(emulator::run(7, 1024, 0, [] {}) == 0);
+  if (emulator::thread_sanitizer())
+    CHECK_THROWS_WITH(emulator::run(7, 1024, 0, [] {}), Catch::Matchers::Contains("6000"));
+  else
+    CHECK(emulator::run(7, 1024, 0, [] {}) == 0);
   emulator::use_schedule(0);
 }
 
 TEST_CASE("an exception in a kernel ends the launch, and the next one works") {
   const auto throws = [] { throw 1; };
-  CHECK_THROWS_WITH(emulator::run(1, 64, 0, throws), Catch::Matchers::Contains("an exception left the kernel"));
+  CHECK_THROWS_WITH(emulator::run(1, 64, 0, throws),
+                    Catch::Matchers::Contains("an exception left the kernel"));
   int calls = 0;
   CHECK(emulator::run(2, 64, 0, [&] { __atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED); }) == 0);
   CHECK(calls == 128);

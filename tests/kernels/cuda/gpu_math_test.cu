@@ -24,17 +24,18 @@ std::vector<float> all_ranges(unsigned each) {
 
 // Distance from what is right, in units of the last place of a float.
 double ulps(float seen, double wanted) {
-  if (std::abs(wanted) > static_cast<double>(std::numeric_limits<float>::max()) * (1 + 0x1p-25))
+  if (std::abs(wanted) > double(std::numeric_limits<float>::max()) * (1 + 0x1p-25))
     return std::isinf(seen) && (seen > 0) == (wanted > 0) ? 0 : 1e9;
-  if (static_cast<double>(seen) == wanted) return 0;
+  if (double(seen) == wanted) return 0;
   int exponent;
   std::frexp(wanted, &exponent);
-  const double error = std::abs(static_cast<double>(seen) - wanted) / std::ldexp(1.0, std::max(exponent - 24, -149));
+  const double error =
+      std::abs(double(seen) - wanted) / std::ldexp(1.0, std::max(exponent - 24, -149));
   return std::isnan(error) ? 1e9 : error;
 }
 
 __global__ void evaluate(const float* x, float* y, int count) {
-  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  const int i = int(blockIdx.x * blockDim.x + threadIdx.x);
   if (i >= count) return;
   y[3 * i] = gpu::exp_of(x[i]);
   y[3 * i + 1] = gpu::log_of(x[i]);
@@ -47,14 +48,14 @@ TEST_CASE("exp and log are within their error in all ranges of exponents") {
   double exp_error = 0, tiny_exp_error = 0, log_error = 0;
   for (const float x : all_ranges(2000)) {
     if (std::isnan(x)) continue;
-    const double e = std::exp(static_cast<double>(x));
+    const double e = std::exp(double(x));
     double& worst = e < 0x1p-126 ? tiny_exp_error : exp_error;
     worst = std::max(worst, ulps(gpu::exp_of(x), e));
-    if (x > 0) log_error = std::max(log_error, ulps(gpu::log_of(x), std::log(static_cast<double>(x))));
+    if (x > 0) log_error = std::max(log_error, ulps(gpu::log_of(x), std::log(double(x))));
   }
   // Results cover few arguments of the above.
   for (float x = -105; x < 90; x += 1.0f / 512) {
-    const double e = std::exp(static_cast<double>(x));
+    const double e = std::exp(double(x));
     double& worst = e < 0x1p-126 ? tiny_exp_error : exp_error;
     worst = std::max(worst, ulps(gpu::exp_of(x), e));
   }
@@ -64,7 +65,8 @@ TEST_CASE("exp and log are within their error in all ranges of exponents") {
 }
 
 TEST_CASE("exp and log at the ends") {
-  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const float inf = std::numeric_limits<float>::infinity(),
+              nan = std::numeric_limits<float>::quiet_NaN();
   CHECK(gpu::exp_of(0) == 1);
   CHECK(gpu::exp_of(inf) == inf);
   CHECK(gpu::exp_of(-inf) == 0);
@@ -81,14 +83,15 @@ TEST_CASE("a kernel computes the bits the host computes") {
   const auto x = all_ranges(8);
   const auto y = in_every_schedule([&] {
     const DeviceArray<float> from(x), to(3 * x.size());
-    require_launched(gpu::launch(evaluate, static_cast<unsigned>(x.size() + 127) / 128, 128, 0, nullptr, from.get(), to.get(),
-                                 static_cast<int>(x.size())));
+    require_launched(gpu::launch(evaluate, unsigned(x.size() + 127) / 128, 128, 0, nullptr,
+                                 from.get(), to.get(), int(x.size())));
     return to.read();
   });
   for (std::size_t i = 0; i < x.size(); ++i) {
     const float wanted[] = {gpu::exp_of(x[i]), gpu::log_of(x[i]), gpu::reciprocal_sqrt(x[i])};
     for (std::size_t k = 0; k < 3; ++k) {
-      if (std::isnan(wanted[k]) && std::isnan(y[3 * i + k])) continue;  // their signs and payloads differ
+      // their signs and payloads differ
+      if (std::isnan(wanted[k]) && std::isnan(y[3 * i + k])) continue;
       REQUIRE(gpu::bits_as<std::uint32_t>(y[3 * i + k]) == gpu::bits_as<std::uint32_t>(wanted[k]));
     }
   }

@@ -15,7 +15,7 @@ namespace {
 constexpr unsigned kAll = 0xffffffffu;
 
 __global__ void shuffles(int* out) {
-  const int n = static_cast<int>(threadIdx.x), lane = n % 32;
+  const int n = int(threadIdx.x), lane = n % 32;
   const int value = 100 + n;
   const unsigned half = lane < 16 ? 0xffffu : 0xffff0000u;
   int i = 0;
@@ -28,7 +28,7 @@ __global__ void shuffles(int* out) {
   out[n + 64 * i++] = __shfl_xor_sync(kAll, value, 17);
   out[n + 64 * i++] = __shfl_xor_sync(kAll, value, 5, 4);
   out[n + 64 * i++] = __shfl_xor_sync(half, value, 7);
-  out[n + 64 * i++] = static_cast<int>(__shfl_sync(kAll, static_cast<double>(value) * 4294967296.0, 31) / 4294967296.0);
+  out[n + 64 * i++] = int(__shfl_sync(kAll, double(value) * 4294967296.0, 31) / 4294967296.0);
 }
 
 __global__ void votes(unsigned* out) {
@@ -36,14 +36,14 @@ __global__ void votes(unsigned* out) {
   const unsigned half = lane < 16 ? 0xffffu : 0xffff0000u;
   out[n] = __ballot_sync(kAll, lane % 3 == 0);
   out[n + 64] = __ballot_sync(half, lane % 3 == 0);
-  out[n + 128] = static_cast<unsigned>(__any_sync(kAll, n == 40) * 2 + __all_sync(kAll, n != 40));
-  out[n + 192] = static_cast<unsigned>(__syncthreads_count(n < 50));
-  out[n + 256] = static_cast<unsigned>((__syncthreads_or(n == 3) != 0) * 4 + (__syncthreads_or(n == 99) != 0) * 2 +
-                                       (__syncthreads_and(n < 64) != 0));
-  out[n + 320] = static_cast<unsigned>((__syncthreads_and(n != 63) != 0) * 8) + __reduce_add_sync(kAll, lane);
+  out[n + 128] = unsigned(__any_sync(kAll, n == 40) * 2 + __all_sync(kAll, n != 40));
+  out[n + 192] = unsigned(__syncthreads_count(n < 50));
+  out[n + 256] = unsigned((__syncthreads_or(n == 3) != 0) * 4 +
+                          (__syncthreads_or(n == 99) != 0) * 2 + (__syncthreads_and(n < 64) != 0));
+  out[n + 320] = unsigned((__syncthreads_and(n != 63) != 0) * 8) + __reduce_add_sync(kAll, lane);
   out[n + 384] = __reduce_max_sync(half, n) * 100 + __reduce_min_sync(half, n);
-  out[n + 448] = static_cast<unsigned>(__reduce_max_sync(kAll, static_cast<int>(lane) - 40) + 1000 +
-                                       __reduce_min_sync(kAll, static_cast<int>(lane) - 40));
+  out[n + 448] = unsigned(__reduce_max_sync(kAll, int(lane) - 40) + 1000 +
+                          __reduce_min_sync(kAll, int(lane) - 40));
 }
 
 // Lanes that exited may be named in a mask; the last warp of a block may have few lanes.
@@ -53,7 +53,7 @@ __global__ void votes_of_the_living(unsigned* out) {
 }
 
 __global__ void atomics(int* sums, float* float_sum, unsigned long long* best) {
-  const int n = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  const int n = int(blockIdx.x * blockDim.x + threadIdx.x);
   atomicAdd(&sums[0], n);
   atomicMax(&sums[1], n * 37 % 101);
   atomicMin(&sums[2], n * 37 % 101 - 7);
@@ -62,22 +62,23 @@ __global__ void atomics(int* sums, float* float_sum, unsigned long long* best) {
   int seen = 0;
   for (int before; (before = atomicCAS(&sums[6], seen, seen + 2)) != seen;) seen = before;
   atomicAdd(float_sum, 0.5f);
-  atomicMax(best, static_cast<unsigned long long>(n * 37 % 101) << 32 | static_cast<unsigned>(n));
+  atomicMax(best, static_cast<unsigned long long>(n * 37 % 101) << 32 | unsigned(n));
 }
 
 __global__ void integer_functions(int* out) {
-  const int v = static_cast<int>(threadIdx.x * 2654435761u >> (threadIdx.x % 32));
-  const unsigned u = static_cast<unsigned>(v);
+  const int v = int(threadIdx.x * 2654435761u >> (threadIdx.x % 32));
+  const unsigned u = unsigned(v);
   const unsigned n = threadIdx.x;
   out[n] = __popc(u) + 100 * __ffs(v) + 10000 * __clz(v);
   out[n + 64] = __popcll(~0ull << (v & 31)) + 100 * __ffsll(v) + 10000 * __clzll(v);
-  out[n + 128] = static_cast<int>(__umulhi(u, 0xdeadbeefu));
-  out[n + 192] = __float_as_int(__uint_as_float(u & 0x3fffffffu)) + static_cast<int>(__float_as_uint(__int_as_float(5)));
+  out[n + 128] = int(__umulhi(u, 0xdeadbeefu));
+  out[n + 192] =
+      __float_as_int(__uint_as_float(u & 0x3fffffffu)) + int(__float_as_uint(__int_as_float(5)));
   out[n + 256] = min(v, 1000) + max(v % 7, 3) + __ldg(&out[n + 256]);
 }
 
 __global__ void conversions(const float* x, std::uint16_t* y, float* back, int count) {
-  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  const int i = int(blockIdx.x * blockDim.x + threadIdx.x);
   if (i >= count) return;
   y[i] = gpu::to_bf16(x[i]).u;
   back[i] = gpu::to_float(bf16{y[i]});
@@ -108,7 +109,7 @@ TEST_CASE("shuffles") {
                           from(31)};
     for (int i = 0; i < 10; ++i) {
       INFO("thread " << n << ", shuffle " << i);
-      CHECK(out[static_cast<std::size_t>(n + 64 * i)] == wanted[i]);
+      CHECK(out[n + 64 * i] == wanted[i]);
     }
   }
 }
@@ -141,11 +142,12 @@ TEST_CASE("atomics") {
     const DeviceArray<int> sums(std::vector<int>(7));
     const DeviceArray<float> float_sum(std::vector<float>(1));
     const DeviceArray<unsigned long long> best(std::vector<unsigned long long>(1));
-    require_launched(gpu::launch(atomics, 3, 96, 0, nullptr, sums.get(), float_sum.get(), best.get()));
+    require_launched(
+        gpu::launch(atomics, 3, 96, 0, nullptr, sums.get(), float_sum.get(), best.get()));
     auto all = sums.read();
-    all.push_back(static_cast<int>(float_sum.read()[0] * 2));
-    all.push_back(static_cast<int>(best.read()[0] >> 32));
-    all.push_back(static_cast<int>(best.read()[0] & 0xffffffffu));
+    all.push_back(int(float_sum.read()[0] * 2));
+    all.push_back(int(best.read()[0] >> 32));
+    all.push_back(int(best.read()[0] & 0xffffffffu));
     return all;
   });
   // 37 n mod 101 is 100 for n = 30 and every 101 later: the last of them is 232.
@@ -155,8 +157,8 @@ TEST_CASE("atomics") {
 TEST_CASE("integer functions") {
   const auto out = run_in_one_block<int>(integer_functions, 64, 5);
   for (unsigned n = 0; n < 64; ++n) {
-    const int v = static_cast<int>(n * 2654435761u >> (n % 32));
-    const auto u = static_cast<unsigned>(v);
+    const int v = int(n * 2654435761u >> (n % 32));
+    const auto u = unsigned(v);
     int ones = 0, lowest = 0, zeros = 32, zeros64 = 64;
     for (int bit = 31; bit >= 0; --bit)
       if (u >> bit & 1) ++ones, lowest = bit + 1;
@@ -165,8 +167,8 @@ TEST_CASE("integer functions") {
     if (v < 0) zeros64 = 0;
     CHECK(out[n] == ones + 100 * lowest + 10000 * zeros);
     CHECK(out[n + 64] == 64 - (v & 31) + 100 * lowest + 10000 * zeros64);
-    CHECK(out[n + 128] == static_cast<int>(std::uint64_t{u} * 0xdeadbeefu >> 32));
-    CHECK(out[n + 192] == static_cast<int>(u & 0x3fffffffu) + 5);
+    CHECK(out[n + 128] == int(std::uint64_t{u} * 0xdeadbeefu >> 32));
+    CHECK(out[n + 192] == int(u & 0x3fffffffu) + 5);
     CHECK(out[n + 256] == std::min(v, 1000) + std::max(v % 7, 3));
   }
 }
@@ -174,13 +176,15 @@ TEST_CASE("integer functions") {
 TEST_CASE("bf16 rounds to nearest even and keeps NaN") {
   std::vector<float> x = {0.0f, -0.0f, 1.0f, INFINITY, -INFINITY, 3.4028235e38f, 1e-45f, -1e-40f};
   for (std::uint32_t low : {0u, 1u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu})
-    for (std::uint32_t high : {0x3f80u, 0x3f81u, 0xbf81u, 0x0000u, 0x0001u, 0x7f7fu, 0x7f80u, 0xffc0u, 0x7fbfu})
+    for (std::uint32_t high :
+         {0x3f80u, 0x3f81u, 0xbf81u, 0x0000u, 0x0001u, 0x7f7fu, 0x7f80u, 0xffc0u, 0x7fbfu})
       x.push_back(gpu::bits_as<float>(high << 16 | low));
   std::vector<float> back;
   const auto y = in_every_schedule([&] {
     const DeviceArray<float> from(x), wide(x.size());
     const DeviceArray<std::uint16_t> to(x.size());
-    require_launched(gpu::launch(conversions, 1, 64, 0, nullptr, from.get(), to.get(), wide.get(), static_cast<int>(x.size())));
+    require_launched(gpu::launch(conversions, 1, 64, 0, nullptr, from.get(), to.get(), wide.get(),
+                                 int(x.size())));
     back = wide.read();
     return to.read();
   });

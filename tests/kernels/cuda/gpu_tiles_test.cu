@@ -1,4 +1,5 @@
-// As gpu_test.cu: what moves tiles through shared memory and tensor cores, barriers, and small kernels made of both.
+// As gpu_test.cu: what moves tiles through shared memory and tensor cores, barriers, and small
+// kernels made of both.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <random>
@@ -18,12 +19,13 @@ constexpr unsigned kAll = 0xffffffffu;
 __global__ void multiply_bf16(const bf16* a, const bf16* b, float* out) {
   SHARED(bf16[16][16], a_tile);
   SHARED(bf16[16][16], b_tile);
-  const int lane = static_cast<int>(threadIdx.x), g = lane / 4, t = lane % 4;
+  const int lane = int(threadIdx.x), g = lane / 4, t = lane % 4;
   for (int i = lane; i < 256; i += 32) a_tile[i / 16][i % 16] = a[i];
   for (int i = lane; i < 256; i += 32) b_tile[i / 16][i % 16] = i < 128 ? b[i] : bf16{0};
   __syncwarp();
-  const auto pair = [](const bf16* at) { return at[0].u | static_cast<std::uint32_t>(at[1].u) << 16; };
-  const std::uint32_t by_hand[4] = {pair(a + 16 * g + 2 * t), pair(a + 16 * (g + 8) + 2 * t), pair(a + 16 * g + 2 * t + 8),
+  const auto pair = [](const bf16* at) { return at[0].u | std::uint32_t(at[1].u) << 16; };
+  const std::uint32_t by_hand[4] = {pair(a + 16 * g + 2 * t), pair(a + 16 * (g + 8) + 2 * t),
+                                    pair(a + 16 * g + 2 * t + 8),
                                     pair(a + 16 * (g + 8) + 2 * t + 8)};
   const std::uint32_t column[2] = {pair(b + 16 * g + 2 * t), pair(b + 16 * g + 2 * t + 8)};
   float d[4] = {1, 2, 3, 4};
@@ -44,23 +46,25 @@ __global__ void multiply_bf16(const bf16* a, const bf16* b, float* out) {
 
 __global__ void transpose(std::uint16_t* out) {
   SHARED(std::uint16_t[4][8][8], matrices);
-  const int lane = static_cast<int>(threadIdx.x);
+  const int lane = int(threadIdx.x);
   for (int i = 0; i < 8; ++i)
-    matrices[lane / 8][lane % 8][i] = static_cast<std::uint16_t>(100 * (lane / 8) + 10 * (lane % 8) + i);
+    matrices[lane / 8][lane % 8][i] = std::uint16_t(100 * (lane / 8) + 10 * (lane % 8) + i);
   __syncwarp();
   std::uint32_t r[4];
   gpu::ldmatrix_x4_transposed(r, matrices[lane / 8][lane % 8]);
   for (int j = 0; j < 4; ++j)
     for (int half = 0; half < 2; ++half)  // row g of the transpose, columns 2t, 2t+1
-      out[64 * j + 8 * (lane / 4) + 2 * (lane % 4) + half] = static_cast<std::uint16_t>(r[j] >> 16 * half);
+      out[64 * j + 8 * (lane / 4) + 2 * (lane % 4) + half] = std::uint16_t(r[j] >> 16 * half);
 }
 
 // A (16, 32) and B by columns (8, 32), in signed bytes.
 __global__ void multiply_s8(const signed char* a, const signed char* b, int* out) {
-  const int lane = static_cast<int>(threadIdx.x), g = lane / 4, t = lane % 4;
-  const auto four = [](const signed char* at) { return *reinterpret_cast<const std::uint32_t*>(at); };
-  const std::uint32_t af[4] = {four(a + 32 * g + 4 * t), four(a + 32 * (g + 8) + 4 * t), four(a + 32 * g + 4 * t + 16),
-                               four(a + 32 * (g + 8) + 4 * t + 16)};
+  const int lane = int(threadIdx.x), g = lane / 4, t = lane % 4;
+  const auto four = [](const signed char* at) {
+    return *reinterpret_cast<const std::uint32_t*>(at);
+  };
+  const std::uint32_t af[4] = {four(a + 32 * g + 4 * t), four(a + 32 * (g + 8) + 4 * t),
+                               four(a + 32 * g + 4 * t + 16), four(a + 32 * (g + 8) + 4 * t + 16)};
   const std::uint32_t bf[2] = {four(b + 32 * g + 4 * t), four(b + 32 * g + 4 * t + 16)};
   std::int32_t d[4] = {10, 20, 30, 40};
   gpu::mma_s8_16x8x32(d, af, bf);
@@ -71,9 +75,10 @@ __global__ void multiply_s8(const signed char* a, const signed char* b, int* out
 __global__ void sum_through_ring(const float* x, float* out, int rows) {
   constexpr int kSlots = 3;
   DYN_SHARED(float, ring);
-  const int n = static_cast<int>(threadIdx.x);
+  const int n = int(threadIdx.x);
   const auto fetch = [&](int row) {
-    gpu::cp_async16(ring + row % kSlots * 256 + 4 * n, x + (row < rows ? row : 0) * 256 + 4 * n, row < rows);
+    gpu::cp_async16(ring + row % kSlots * 256 + 4 * n, x + (row < rows ? row : 0) * 256 + 4 * n,
+                    row < rows);
     gpu::cp_async_commit();
   };
   for (int row = 0; row < kSlots - 1; ++row) fetch(row);
@@ -91,7 +96,7 @@ __global__ void sum_through_ring(const float* x, float* out, int rows) {
 // Two warps fill a buffer, two others empty it: each side waits only where it must.
 __global__ void produce_and_consume(int* out) {
   SHARED(int[2][64], buffer);
-  const int n = static_cast<int>(threadIdx.x), half = n % 64;
+  const int n = int(threadIdx.x), half = n % 64;
   constexpr int kFull = 1, kEmpty = 3, kRounds = 6;
   for (int round = 0; round < kRounds; ++round) {
     const int slot = round % 2;
@@ -107,12 +112,13 @@ __global__ void produce_and_consume(int* out) {
   }
 }
 
-// Each thread of a block adds in another order by barriers only; every block has its own shared memory.
+// Each thread of a block adds in another order by barriers only; every block has its own shared
+// memory.
 __global__ void block_sums(const float* x, float* out, float* mean_square, int size) {
   SHARED(float[128], part);
   SHARED(float4[2], ends);
-  const int n = static_cast<int>(threadIdx.x);
-  x += static_cast<std::ptrdiff_t>(blockIdx.x) * size;
+  const int n = int(threadIdx.x);
+  x += std::ptrdiff_t(blockIdx.x) * size;
   float sum = 0;
   for (int i = n; i < size; i += 128) sum = fmaf(x[i], x[i], sum);
   part[n] = sum;
@@ -121,9 +127,9 @@ __global__ void block_sums(const float* x, float* out, float* mean_square, int s
     if (n < step) part[n] += part[n + step];
     __syncthreads();
   }
-  if (n < 2) ends[n] = make_float4(x[0], x[size - 1], part[0], static_cast<float>(n));
+  if (n < 2) ends[n] = make_float4(x[0], x[size - 1], part[0], float(n));
   __syncthreads();
-  if (n == 0) mean_square[blockIdx.x] = ends[1].z / static_cast<float>(size) + ends[1].w - ends[0].w;
+  if (n == 0) mean_square[blockIdx.x] = ends[1].z / float(size) + ends[1].w - ends[0].w;
   out[blockIdx.x * 128 + threadIdx.x] = part[0];
 }
 
@@ -132,7 +138,7 @@ __global__ void sum_over_blocks(const float* x, float* parts, unsigned* finished
   SHARED(bool, last);
   const unsigned n = threadIdx.x;
   float part = x[blockIdx.x * 32 + n];
-  for (int step = 16; step > 0; step /= 2) part += __shfl_down_sync(kAll, part, static_cast<unsigned>(step));
+  for (int step = 16; step > 0; step /= 2) part += __shfl_down_sync(kAll, part, unsigned(step));
   if (n == 0) {
     parts[blockIdx.x] = part;
     __threadfence();
@@ -147,7 +153,7 @@ __global__ void sum_over_blocks(const float* x, float* parts, unsigned* finished
 std::vector<float> small_integers(std::size_t count, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<float> values(count);
-  for (float& v : values) v = static_cast<float>(static_cast<int>(random() % 17) - 8);
+  for (float& v : values) v = float(int(random() % 17) - 8);
   return values;
 }
 
@@ -163,12 +169,13 @@ TEST_CASE("mma and ldmatrix of bf16, with sums that any order makes exact") {
   const auto out = in_every_schedule([&] {
     const DeviceArray<bf16> from_a(narrow(a)), from_b(narrow(b));
     const DeviceArray<float> to(256);
-    require_launched(gpu::launch(multiply_bf16, 1, 32, 0, nullptr, from_a.get(), from_b.get(), to.get()));
+    require_launched(
+        gpu::launch(multiply_bf16, 1, 32, 0, nullptr, from_a.get(), from_b.get(), to.get()));
     return to.read();
   });
   for (std::size_t m = 0; m < 16; ++m)
     for (std::size_t n = 0; n < 8; ++n) {
-      float wanted = static_cast<float>(1 + m / 8 * 2 + n % 2);
+      float wanted = float(1 + m / 8 * 2 + n % 2);
       for (std::size_t k = 0; k < 16; ++k) wanted += a[16 * m + k] * b[16 * n + k];
       CHECK(out[8 * m + n] == wanted);
       CHECK(out[128 + 8 * m + n] == wanted);
@@ -179,7 +186,8 @@ TEST_CASE("ldmatrix transposes") {
   const auto out = run_in_one_block<std::uint16_t>(transpose, 32, 8);
   for (std::size_t j = 0; j < 4; ++j)
     for (std::size_t row = 0; row < 8; ++row)
-      for (std::size_t column = 0; column < 8; ++column) CHECK(out[64 * j + 8 * row + column] == 100 * j + 10 * column + row);
+      for (std::size_t column = 0; column < 8; ++column)
+        CHECK(out[64 * j + 8 * row + column] == 100 * j + 10 * column + row);
 }
 
 TEST_CASE("mma of signed bytes") {
@@ -190,12 +198,13 @@ TEST_CASE("mma of signed bytes") {
   const auto out = in_every_schedule([&] {
     const DeviceArray<signed char> from_a(a), from_b(b);
     const DeviceArray<int> to(128);
-    require_launched(gpu::launch(multiply_s8, 1, 32, 0, nullptr, from_a.get(), from_b.get(), to.get()));
+    require_launched(
+        gpu::launch(multiply_s8, 1, 32, 0, nullptr, from_a.get(), from_b.get(), to.get()));
     return to.read();
   });
   for (std::size_t m = 0; m < 16; ++m)
     for (std::size_t n = 0; n < 8; ++n) {
-      int wanted = static_cast<int>(10 * (1 + m / 8 * 2 + n % 2));
+      int wanted = int(10 * (1 + m / 8 * 2 + n % 2));
       for (std::size_t k = 0; k < 32; ++k) wanted += a[32 * m + k] * b[32 * n + k];
       CHECK(out[8 * m + n] == wanted);
     }
@@ -203,15 +212,16 @@ TEST_CASE("mma of signed bytes") {
 
 TEST_CASE("asynchronous copies through a ring") {
   const int rows = GENERATE(1, 2, 7);
-  const auto x = small_integers(static_cast<std::size_t>(rows) * 256, 4);
+  const auto x = small_integers(std::size_t(rows) * 256, 4);
   const auto out = in_every_schedule([&] {
     const DeviceArray<float> from(x), to(64);
-    require_launched(gpu::launch(sum_through_ring, 1, 64, 3 * 1024, nullptr, from.get(), to.get(), rows));
+    require_launched(
+        gpu::launch(sum_through_ring, 1, 64, 3 * 1024, nullptr, from.get(), to.get(), rows));
     return to.read();
   });
   for (std::size_t n = 0; n < 64; ++n) {
     float wanted = 0;
-    for (std::size_t row = 0; row < static_cast<std::size_t>(rows); ++row)
+    for (std::size_t row = 0; row < std::size_t(rows); ++row)
       for (std::size_t i = 0; i < 4; ++i) wanted += x[256 * row + (4 * n + 64 * i + i) % 256];
     CHECK(out[n] == wanted);
   }
@@ -220,32 +230,33 @@ TEST_CASE("asynchronous copies through a ring") {
 TEST_CASE("named barriers") {
   const auto out = run_in_one_block<int>(produce_and_consume, 128, 3);
   for (std::size_t round = 0; round < 6; ++round)
-    for (std::size_t n = 0; n < 64; ++n) CHECK(out[64 * round + n] == static_cast<int>(1000 * round + 63 - n));
+    for (std::size_t n = 0; n < 64; ++n) CHECK(out[64 * round + n] == int(1000 * round + 63 - n));
 }
 
 TEST_CASE("a sum in a fixed order has the host's bits") {
   const int size = GENERATE(1, 100, 577), blocks = 3;
   std::mt19937 random(5);
   std::normal_distribution<float> normal;
-  std::vector<float> x(static_cast<std::size_t>(blocks * size));
+  std::vector<float> x(blocks * size);
   for (float& v : x) v = normal(random);
   std::vector<float> means;
   const auto out = in_every_schedule([&] {
-    const DeviceArray<float> from(x), to(static_cast<std::size_t>(blocks) * 128), mean(static_cast<std::size_t>(blocks));
-    require_launched(gpu::launch(block_sums, blocks, 128, 0, nullptr, from.get(), to.get(), mean.get(), size));
+    const DeviceArray<float> from(x), to(std::size_t(blocks) * 128), mean(std::size_t(blocks));
+    require_launched(
+        gpu::launch(block_sums, blocks, 128, 0, nullptr, from.get(), to.get(), mean.get(), size));
     means = mean.read();
     return to.read();
   });
   for (int block = 0; block < blocks; ++block) {
     std::vector<float> part(128);
     for (int i = 0; i < size; ++i) {
-      const float v = x[static_cast<std::size_t>(block * size + i)];
-      part[static_cast<std::size_t>(i % 128)] = std::fma(v, v, part[static_cast<std::size_t>(i % 128)]);
+      const float v = x[block * size + i];
+      part[i % 128] = std::fma(v, v, part[i % 128]);
     }
     for (std::size_t step = 64; step > 0; step /= 2)
       for (std::size_t i = 0; i < step; ++i) part[i] += part[i + step];
-    for (std::size_t n = 0; n < 128; ++n) CHECK(out[static_cast<std::size_t>(block) * 128 + n] == part[0]);
-    CHECK(means[static_cast<std::size_t>(block)] == part[0] / static_cast<float>(size) + 1);
+    for (std::size_t n = 0; n < 128; ++n) CHECK(out[std::size_t(block) * 128 + n] == part[0]);
+    CHECK(means[block] == part[0] / float(size) + 1);
   }
 }
 
@@ -254,7 +265,8 @@ TEST_CASE("the last block sees what the others published") {
   const auto sum = [&] {
     const DeviceArray<float> from(x), parts(5), out(std::vector<float>(1));
     const DeviceArray<unsigned> finished(std::vector<unsigned>(1));
-    require_launched(gpu::launch(sum_over_blocks, 5, 32, 0, nullptr, from.get(), parts.get(), finished.get(), out.get()));
+    require_launched(gpu::launch(sum_over_blocks, 5, 32, 0, nullptr, from.get(), parts.get(),
+                                 finished.get(), out.get()));
     return out.read();
   };
   float wanted = 0;

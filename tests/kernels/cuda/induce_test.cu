@@ -12,7 +12,8 @@ TEST_CASE("induced rows agree with float64, in place too, and with themselves al
                up_bias = test::random_floats(width, 3), down_bias = test::random_floats(hidden, 4);
     const test::Kept up(test::random_floats(width * hidden, 5, 0.2f), dtype),
         down(test::random_floats(hidden * width, 6, 0.2f), dtype);
-    const test::DeviceArray<float> device_norm(norm), device_up_bias(up_bias), device_down_bias(down_bias);
+    const test::DeviceArray<float> device_norm(norm), device_up_bias(up_bias),
+        device_down_bias(down_bias);
     const auto induce = [&](const std::vector<float>& from, bool in_place) {
       return test::in_every_schedule([&] {
         const test::DeviceArray<float> device_h(from), y(from.size());
@@ -23,15 +24,16 @@ TEST_CASE("induced rows agree with float64, in place too, and with themselves al
                            .down = down.data(),
                            .down_bias = device_down_bias.get(),
                            .y = in_place ? device_h.get() : y.get(),
-                           .rows = static_cast<int>(from.size()) / hidden,
+                           .rows = int(from.size()) / hidden,
                            .hidden = hidden,
                            .width = width,
                            .alpha = 0.7f,
                            .eps = 1e-5f,
                            .dtype = dtype};
-        const test::Scratch scratch(cuda::induce_rows_scratch(p));
-        REQUIRE(cuda::induce_rows(p, {scratch.memory.get(), scratch.bytes - 1}, nullptr) == cuda::kTooSmall);
-        REQUIRE(cuda::induce_rows(p, scratch.get(), nullptr) == 0);
+        const test::Workspace workspace(cuda::induce_rows_workspace(p));
+        REQUIRE(cuda::induce_rows(p, {workspace.memory.get(), workspace.bytes - 1}, nullptr) ==
+                cuda::kTooSmall);
+        REQUIRE(cuda::induce_rows(p, workspace.get(), nullptr) == 0);
         return (in_place ? device_h : y).read();
       });
     };
@@ -46,14 +48,16 @@ TEST_CASE("induced rows agree with float64, in place too, and with themselves al
       for (int j = 0; j < width; ++j) {
         double z = up_bias[j];
         for (int i = 0; i < hidden; ++i)
-          z += h[r * hidden + i] / std::sqrt(squares / hidden + 1e-5) * norm[i] * up.values[j * hidden + i];
+          z += h[r * hidden + i] / std::sqrt(squares / hidden + 1e-5) * norm[i] *
+               up.values[j * hidden + i];
         inner.push_back(z / (1 + std::exp(-z)));
       }
       for (int i = 0; i < hidden; ++i) {
         double add = down_bias[i];
         for (int j = 0; j < width; ++j) add += inner[j] * down.values[i * width + j];
         // bf16 rounds what enters each linear: 2^-9 of every term.
-        CHECK(y[r * hidden + i] == Approx(h[r * hidden + i] + 0.7 * add).margin(dtype == Dtype::f32 ? 1e-5 : 2e-2));
+        CHECK(y[r * hidden + i] ==
+              Approx(h[r * hidden + i] + 0.7 * add).margin(dtype == Dtype::f32 ? 1e-5 : 2e-2));
       }
     }
   }

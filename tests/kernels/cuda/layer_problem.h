@@ -5,23 +5,32 @@
 
 namespace dex::test {
 
-// A layer of random weights, on the device and as floats, and rows at the end of a context of random keys.
+// A layer of random weights, on the device and as floats, and rows at the end of a context of
+// random keys.
 struct LayerProblem {
-  static constexpr int kHidden = 48, kInner = 80, kHeads = 4, kKvHeads = 2, kHeadDim = 16, kContext = 70, kCapacity = 90;
+  static constexpr int kHidden = 48, kInner = 80, kHeads = 4, kKvHeads = 2, kHeadDim = 16,
+                       kContext = 70, kCapacity = 90;
   static constexpr int kQ = kHeads * kHeadDim, kC = kKvHeads * kHeadDim, kQkv = kQ + 2 * kC;
   Dtype dtype;
   bool with_norms;
   std::vector<float> norms[4], frequencies, keys, values, x;
   Kept qkv, out, gate, up, down;
-  std::vector<std::int32_t> positions, cache_rows, context, context_size, branch, branch_begin = {0};
+  std::vector<std::int32_t> positions, cache_rows, context, context_size, ancestors,
+      ancestors_begin = {0};
 
   LayerProblem(Dtype dtype, bool with_norms)
-      : dtype(dtype), with_norms(with_norms), keys(random_floats(kCapacity * kC, 8)), values(random_floats(kCapacity * kC, 9)),
-        x(random_floats(6 * kHidden, 10)), qkv(random_floats(kQkv * kHidden, 1, 0.2f), dtype),
-        out(random_floats(kHidden * kQ, 2, 0.2f), dtype), gate(random_floats(kInner * kHidden, 3, 0.2f), dtype),
-        up(random_floats(kInner * kHidden, 4, 0.2f), dtype), down(random_floats(kHidden * kInner, 5, 0.2f), dtype) {
+      : dtype(dtype),
+        with_norms(with_norms),
+        keys(random_floats(kCapacity * kC, 8)),
+        values(random_floats(kCapacity * kC, 9)),
+        x(random_floats(6 * kHidden, 10)),
+        qkv(random_floats(kQkv * kHidden, 1, 0.2f), dtype),
+        out(random_floats(kHidden * kQ, 2, 0.2f), dtype),
+        gate(random_floats(kInner * kHidden, 3, 0.2f), dtype),
+        up(random_floats(kInner * kHidden, 4, 0.2f), dtype),
+        down(random_floats(kHidden * kInner, 5, 0.2f), dtype) {
     for (unsigned i = 0; i < 4; ++i) norms[i] = random_floats(i < 2 ? kHidden : kHeadDim, 20 + i);
-    for (int i = 0; i < kHeadDim / 2; ++i) frequencies.push_back(std::pow(10000.0f, -static_cast<float>(i) / 8));
+    for (int i = 0; i < kHeadDim / 2; ++i) frequencies.push_back(std::pow(10000.0f, -float(i) / 8));
     for (int i = 0; i < kContext; ++i) context.push_back((i * 11) % kContext);
     // A chain of three in one wave, a brother of its second, and two rows still inside the context.
     add(kContext, {70});
@@ -32,26 +41,30 @@ struct LayerProblem {
     add(0, {75});
   }
   void add(int seen, const std::vector<std::int32_t>& path) {
-    positions.push_back(seen + static_cast<int>(path.size()) - 1);
+    positions.push_back(seen + int(path.size()) - 1);
     cache_rows.push_back(path.back());
     context_size.push_back(seen);
-    branch.insert(branch.end(), path.begin(), path.end());
-    branch_begin.push_back(static_cast<std::int32_t>(branch.size()));
+    ancestors.insert(ancestors.end(), path.begin(), path.end());
+    ancestors_begin.push_back(std::int32_t(ancestors.size()));
   }
 
-  // The given rows in one call. Their ancestors' keys and values must be in the cache already, or be among them.
-  std::vector<float> run(const std::vector<int>& rows, const Kept& device_keys, const Kept& device_values) const {
+  // The given rows in one call. Their ancestors' keys and values must be in the cache already, or
+  // be among them.
+  std::vector<float> run(const std::vector<int>& rows, const Kept& device_keys,
+                         const Kept& device_values) const {
     std::vector<float> own;
     std::vector<std::int32_t> at, to, seen, path, begin = {0};
     for (const int r : rows) {
       own.insert(own.end(), x.begin() + r * kHidden, x.begin() + (r + 1) * kHidden);
       at.push_back(positions[r]), to.push_back(cache_rows[r]), seen.push_back(context_size[r]);
-      path.insert(path.end(), branch.begin() + branch_begin[r], branch.begin() + branch_begin[r + 1]);
-      begin.push_back(static_cast<std::int32_t>(path.size()));
+      path.insert(path.end(), ancestors.begin() + ancestors_begin[r],
+                  ancestors.begin() + ancestors_begin[r + 1]);
+      begin.push_back(std::int32_t(path.size()));
     }
-    const DeviceArray<float> device_x(own), input_norm(norms[0]), post_norm(norms[1]), q_norm(norms[2]), k_norm(norms[3]),
-        f(frequencies);
-    const DeviceArray<std::int32_t> p_at(at), p_to(to), p_context(context), p_seen(seen), p_path(path), p_begin(begin);
+    const DeviceArray<float> device_x(own), input_norm(norms[0]), post_norm(norms[1]),
+        q_norm(norms[2]), k_norm(norms[3]), f(frequencies);
+    const DeviceArray<std::int32_t> p_at(at), p_to(to), p_context(context), p_seen(seen),
+        p_path(path), p_begin(begin);
     DecoderLayer p{.x = device_x.get(),
                    .input_norm = input_norm.get(),
                    .post_norm = post_norm.get(),
@@ -60,12 +73,12 @@ struct LayerProblem {
                    .cache_rows = p_to.get(),
                    .context = p_context.get(),
                    .context_size = p_seen.get(),
-                   .branch = p_path.get(),
-                   .branch_begin = p_begin.get(),
+                   .ancestors = p_path.get(),
+                   .ancestors_begin = p_begin.get(),
                    .most_keys = kContext + 3,
                    .keys = device_keys.data(),
                    .values = device_values.data(),
-                   .rows = static_cast<int>(rows.size()),
+                   .rows = int(rows.size()),
                    .hidden = kHidden,
                    .intermediate = kInner,
                    .heads = kHeads,
@@ -74,12 +87,13 @@ struct LayerProblem {
                    .eps = 1e-5f,
                    .dtype = dtype,
                    .cache_dtype = dtype};
-    p.qkv.data = qkv.data(), p.out.data = out.data(), p.gate.data = gate.data(), p.up.data = up.data(),
-    p.down.data = down.data();
+    p.qkv.data = qkv.data(), p.out.data = out.data(), p.gate.data = gate.data(),
+    p.up.data = up.data(), p.down.data = down.data();
     if (with_norms) p.q_norm = q_norm.get(), p.k_norm = k_norm.get();
-    const Scratch scratch(cuda::decoder_layer_scratch(p));
-    REQUIRE(cuda::decoder_layer(p, {scratch.memory.get(), scratch.bytes - 1}, nullptr) == cuda::kTooSmall);
-    REQUIRE(cuda::decoder_layer(p, scratch.get(), nullptr) == 0);
+    const Workspace workspace(cuda::decoder_layer_workspace(p));
+    REQUIRE(cuda::decoder_layer(p, {workspace.memory.get(), workspace.bytes - 1}, nullptr) ==
+            cuda::kTooSmall);
+    REQUIRE(cuda::decoder_layer(p, workspace.get(), nullptr) == 0);
     return device_x.read();
   }
   std::vector<float> all_rows() const {

@@ -19,31 +19,44 @@ struct Problem {
   test::DeviceArray<float> device_scales, device_bias;
 
   Problem(int rows, int in, int out, Dtype dtype, bool integers = false)
-      : rows(rows), in(in), out(out), dtype(dtype),
-        x(integers ? test::random_integers(count(rows, in), 1, 7) : test::random_floats(count(rows, in), 1)),
-        scales(test::random_floats(count(1, out), 4)), bias(test::random_integers(count(1, out), 2, 9)),
-        weight(integers || dtype == Dtype::i8 ? test::random_integers(count(out, in), 3, integers ? 7 : 127)
-                                              : test::random_floats(count(out, in), 3), dtype),
-        device_scales(scales), device_bias(bias) {}
+      : rows(rows),
+        in(in),
+        out(out),
+        dtype(dtype),
+        x(integers ? test::random_integers(count(rows, in), 1, 7)
+                   : test::random_floats(count(rows, in), 1)),
+        scales(test::random_floats(count(1, out), 4)),
+        bias(test::random_integers(count(1, out), 2, 9)),
+        weight(integers || dtype == Dtype::i8
+                   ? test::random_integers(count(out, in), 3, integers ? 7 : 127)
+                   : test::random_floats(count(out, in), 3),
+               dtype),
+        device_scales(scales),
+        device_bias(bias) {}
 
-  static std::size_t count(int a, int b) { return static_cast<std::size_t>(a) * static_cast<std::size_t>(b); }
+  static std::size_t count(int a, int b) { return std::size_t(a) * std::size_t(b); }
 
   bool every_schedule = true;
 
-  // Rows first .. first + count of y, outputs from first_out to the end; y holds `before` where linear_add adds to it.
+  // Rows first .. first + count of y, outputs from first_out to the end; y holds `before` where
+  // linear_add adds to it.
   std::vector<float> run(int first, int rows_run, bool with_bias = true, int first_out = 0,
                          const std::vector<float>* before = nullptr) const {
     const test::DeviceArray<float> device_x(part(x, count(first, in), count(rows_run, in)));
     const int outs = out - first_out;
     return test::in_schedules(every_schedule, [&] {
-      const test::DeviceArray<float> y(before ? *before : std::vector<float>(count(rows_run, outs), std::nanf("")));
+      const test::DeviceArray<float> y(
+          before ? *before : std::vector<float>(count(rows_run, outs), std::nanf("")));
       Linear p;
-      p.x = device_x.get(), p.y = y.get(), p.rows = rows_run, p.in = in, p.out = outs, p.dtype = dtype;
-      p.weight = static_cast<unsigned char*>(weight.data()) + count(first_out, in) * static_cast<std::size_t>(size_of(dtype));
+      p.x = device_x.get(), p.y = y.get(), p.rows = rows_run, p.in = in, p.out = outs,
+      p.dtype = dtype;
+      p.weight = static_cast<unsigned char*>(weight.data()) +
+                 count(first_out, in) * std::size_t(size_of(dtype));
       if (dtype == Dtype::i8) p.scales = device_scales.get() + first_out;
       if (with_bias) p.bias = device_bias.get() + first_out;
-      const test::Scratch scratch(cuda::linear_scratch(p));
-      REQUIRE((before ? cuda::linear_add(p, 0.3f, scratch.get(), nullptr) : cuda::linear(p, scratch.get(), nullptr)) == 0);
+      const test::Workspace workspace(cuda::linear_workspace(p));
+      REQUIRE((before ? cuda::linear_add(p, 0.3f, workspace.get(), nullptr)
+                      : cuda::linear(p, workspace.get(), nullptr)) == 0);
       return y.read();
     });
   }
@@ -52,8 +65,12 @@ struct Problem {
 
 TEST_CASE("linear of small integers is exact for every place in every tile") {
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
-    for (const auto& [rows, in, out] :
-         {std::tuple{1, 64, 1}, {3, 67, 13}, {13, 1100, 70}, {33, 200, 64}, {70, 96, 20}, {130, 40, 66}}) {
+    for (const auto& [rows, in, out] : {std::tuple{1, 64, 1},
+                                        {3, 67, 13},
+                                        {13, 1100, 70},
+                                        {33, 200, 64},
+                                        {70, 96, 20},
+                                        {130, 40, 66}}) {
       const Problem p(rows, in, out, dtype, true);
       const auto y = p.run();
       CAPTURE(rows, in, out, name_of(dtype));
@@ -62,7 +79,8 @@ TEST_CASE("linear of small integers is exact for every place in every tile") {
         for (int o = 0; o < out; ++o) {
           float sum = p.bias[std::size_t(o)];
           for (int k = 0; k < in; ++k)
-            sum += p.x[Problem::count(r, in) + std::size_t(k)] * p.weight.values[Problem::count(o, in) + std::size_t(k)];
+            sum += p.x[Problem::count(r, in) + std::size_t(k)] *
+                   p.weight.values[Problem::count(o, in) + std::size_t(k)];
           same = same && y[Problem::count(r, out) + std::size_t(o)] == sum;
         }
       CHECK(same);
@@ -71,7 +89,8 @@ TEST_CASE("linear of small integers is exact for every place in every tile") {
 
 TEST_CASE("linear agrees with float64 for odd and even sizes") {
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
-    for (const auto& [rows, in, out] : {std::tuple{1, 1, 1}, {2, 31, 5}, {9, 576, 40}, {5, 1025, 8}, {3, 2077, 65}}) {
+    for (const auto& [rows, in, out] :
+         {std::tuple{1, 1, 1}, {2, 31, 5}, {9, 576, 40}, {5, 1025, 8}, {3, 2077, 65}}) {
       const Problem p(rows, in, out, dtype);
       const auto y = p.run(0, rows, in % 2 == 0);
       double worst = 0;
@@ -84,18 +103,21 @@ TEST_CASE("linear agrees with float64 for odd and even sizes") {
                                 p.weight.values[Problem::count(o, in) + std::size_t(k)];
             sum += term, size += std::abs(term);
           }
-          worst = std::max(worst, std::abs(y[Problem::count(r, out) + std::size_t(o)] - sum) / size);
+          worst =
+              std::max(worst, std::abs(y[Problem::count(r, out) + std::size_t(o)] - sum) / size);
         }
       CAPTURE(rows, in, out, name_of(dtype));
       CHECK(worst <= 2e-6);
     }
 }
 
-// As cpu::linear defines it: integers of at most 32767 per chunk of 512, sums exact, chunks added in float.
+// As cpu::linear defines it: integers of at most 32767 per chunk of 512, sums exact, chunks added
+// in float.
 float i8_reference(const Problem& p, int row, int out) {
   float y = 0;
   for (int begin = 0; begin < p.in; begin += 512) {
-    const auto x = part(p.x, Problem::count(row, p.in) + std::size_t(begin), std::size_t(std::min(512, p.in - begin)));
+    const auto x = part(p.x, Problem::count(row, p.in) + std::size_t(begin),
+                        std::size_t(std::min(512, p.in - begin)));
     float largest = 0;
     for (float v : x) largest = std::max(largest, std::abs(v));
     const float per_unit = largest < 1e-30f ? 0 : 32767 / largest;
@@ -103,20 +125,22 @@ float i8_reference(const Problem& p, int row, int out) {
     for (std::size_t i = 0; i < x.size(); ++i)
       sum += std::int64_t(std::nearbyint(x[i] * per_unit)) *
              std::int64_t(p.weight.values[Problem::count(out, p.in) + std::size_t(begin) + i]);
-    const float value = static_cast<float>(sum) * (largest / 32767);
+    const float value = float(sum) * (largest / 32767);
     y = begin == 0 ? value : y + value;
   }
   return y * p.scales[std::size_t(out)] + p.bias[std::size_t(out)];
 }
 
 TEST_CASE("linear of bytes has the bits of its definition") {
-  for (const auto& [rows, in, out] : {std::tuple{1, 16, 1}, {7, 67, 13}, {9, 1700, 65}, {33, 256, 20}, {66, 130, 10}}) {
+  for (const auto& [rows, in, out] :
+       {std::tuple{1, 16, 1}, {7, 67, 13}, {9, 1700, 65}, {33, 256, 20}, {66, 130, 10}}) {
     Problem p(rows, in, out, Dtype::i8);
     if (rows == 7) std::fill(p.x.begin(), p.x.begin() + in, 0.0f);
     const auto y = p.run();
     bool same = true;
     for (int r = 0; r < rows; ++r)
-      for (int o = 0; o < out; ++o) same = same && y[Problem::count(r, out) + std::size_t(o)] == i8_reference(p, r, o);
+      for (int o = 0; o < out; ++o)
+        same = same && y[Problem::count(r, out) + std::size_t(o)] == i8_reference(p, r, o);
     CAPTURE(rows, in, out);
     CHECK(same);
   }
@@ -133,11 +157,12 @@ TEST_CASE("linear gives a row the same bits for every number of rows and place")
     const auto all = p.run();
     p.every_schedule = false;
     for (int rows = 1; rows <= 128; ++rows) {
-      if (in > 100 && rows != 1 && rows != 9 && rows != 65) continue;  // long sums: a few are enough
+      // long sums: a few are enough
+      if (in > 100 && rows != 1 && rows != 9 && rows != 65) continue;
       const int first = (rows * 37) % (131 - rows);
       CAPTURE(in, rows, first, name_of(dtype));
-      const bool same =
-          bits_of(p.run(first, rows)) == bits_of(part(all, Problem::count(first, out), Problem::count(rows, out)));
+      const bool same = bits_of(p.run(first, rows)) ==
+                        bits_of(part(all, Problem::count(first, out), Problem::count(rows, out)));
       REQUIRE(same);
     }
   }
@@ -149,7 +174,8 @@ TEST_CASE("linear gives an output the same bits whatever the other outputs") {
     const auto all = p.run();
     const int first = 69;
     const auto last = p.run(0, 2, true, first);
-    CHECK(bits_of(last) == bits_of(std::vector<float>{all[std::size_t(first)], all[std::size_t(p.out + first)]}));
+    CHECK(bits_of(last) ==
+          bits_of(std::vector<float>{all[std::size_t(first)], all[std::size_t(p.out + first)]}));
   }
 }
 
@@ -171,20 +197,23 @@ TEST_CASE("linear lets NaN and infinity through to their own row alone") {
     p.x[5 * 70] = std::numeric_limits<float>::infinity();
     const auto after = p.run();
     for (std::size_t i = 0; i < 6 * 9; ++i) {
-      if (i / 9 == 3) CHECK(std::isnan(after[i]));
-      else if (i / 9 == 5) CHECK_FALSE(std::isfinite(after[i]));
-      else CHECK(bits_of(std::vector{after[i]}) == bits_of(std::vector{before[i]}));
+      if (i / 9 == 3)
+        CHECK(std::isnan(after[i]));
+      else if (i / 9 == 5)
+        CHECK_FALSE(std::isfinite(after[i]));
+      else
+        CHECK(bits_of(std::vector{after[i]}) == bits_of(std::vector{before[i]}));
     }
   }
 }
 
-TEST_CASE("linear refuses a scratch that is too small and does nothing for no rows") {
+TEST_CASE("linear refuses a workspace that is too small and does nothing for no rows") {
   Linear p;
   p.rows = 3, p.in = 1100, p.out = 70, p.dtype = Dtype::bf16;
-  const std::size_t bytes = cuda::linear_scratch(p);
+  const std::size_t bytes = cuda::linear_workspace(p);
   CHECK(cuda::linear(p, {nullptr, bytes - 1}, nullptr) == cuda::kTooSmall);
   p.rows = 0;
-  CHECK(cuda::linear_scratch(p) == 0);
+  CHECK(cuda::linear_workspace(p) == 0);
   CHECK(cuda::linear(p, {}, nullptr) == 0);
 }
 

@@ -42,7 +42,7 @@ class Program:
         self.build = build
 
     def fails(self, sources, overlay):
-        """Whether the tests fail with these kernel files compiled anew from the overlay."""
+        """Whether the tests fail with these kernel files compiled again from the overlay."""
         objects = {}
         for source in sources:
             directory, command, path = self.compile[source]
@@ -119,13 +119,13 @@ def main():
             with open(os.path.join(overlay, "kernels/cuda", name), "w") as file:
                 file.write(mutant)
             caught = {variant: program.fails(sources_with(name), overlay) for variant, program in programs.items()}
-        verdict = "" if any(caught.values()) else "  NOT SEEN"
+        decision = "" if any(caught.values()) else "  NOT SEEN"
         reason = UNSEEN.get((name, text, nth))
-        if verdict and reason:
-            verdict = f"  not seen: {reason}"
-        elif verdict:
+        if decision and reason:
+            decision = f"  not seen: {reason}"
+        elif decision:
             missed += 1
-        print(f"{label:60} " + " ".join(f"{'fails' if caught[v] else '-':6}" for v in VARIANTS) + verdict, flush=True)
+        print(f"{label:60} " + " ".join(f"{'fails' if caught[v] else '-':6}" for v in VARIANTS) + decision, flush=True)
     print(f"{tried} deletions, {missed} of them not seen that should be")
     return 1 if missed or not tried else 0
 

@@ -1,4 +1,5 @@
-// What tests of CUDA kernels share. One body runs on the emulator, in many schedules, and on a device.
+// What tests of CUDA kernels share. One body runs on the emulator, in many schedules, and on a
+// device.
 #pragma once
 #include <cstring>
 #include <stdexcept>
@@ -13,7 +14,8 @@ namespace dex::test {
 template <class T>
 class DeviceArray {
  public:
-  explicit DeviceArray(std::size_t size) : size_(size), memory_(static_cast<T*>(gpu::device_alloc(size * sizeof(T)))) {}
+  explicit DeviceArray(std::size_t size)
+      : size_(size), memory_(static_cast<T*>(gpu::device_alloc(size * sizeof(T)))) {}
   explicit DeviceArray(const std::vector<T>& values) : DeviceArray(values.size()) {
     gpu::copy_to_device(memory_, values.data(), size_ * sizeof(T));
   }
@@ -40,7 +42,8 @@ inline void require_launched(int error) {
   if (error != 0) throw std::runtime_error("launch: CUDA error " + std::to_string(error));
 }
 
-// Calls body() in every schedule there is; throws where the vector it returns has other bits than in the first one.
+// Calls body() in every schedule there is; throws where the vector it returns has other bits than
+// in the first one.
 template <class Body>
 auto in_every_schedule(Body body) {
   const std::string first_name = gpu::use_schedule(0);
@@ -51,8 +54,9 @@ auto in_every_schedule(Body body) {
     if (other.size() != first.size()) throw std::runtime_error("results of two sizes");
     for (std::size_t k = 0; k < first.size(); ++k)
       if (std::memcmp(&first[k], &other[k], sizeof first[k]) != 0)
-        throw std::runtime_error("bits differ at " + std::to_string(k) + " of " + std::to_string(first.size()) + ": " +
-                                 first_name + " against " + name);
+        throw std::runtime_error("bits differ at " + std::to_string(k) + " of " +
+                                 std::to_string(first.size()) + ": " + first_name + " against " +
+                                 name);
   }
   gpu::use_schedule(0);
   return first;
@@ -60,7 +64,8 @@ auto in_every_schedule(Body body) {
 
 // The results of a kernel of one block: `each` values a thread, at out[thread + threads * i].
 template <class T>
-std::vector<T> run_in_one_block(void (*kernel)(T*), unsigned threads, std::size_t each, std::size_t dynamic_shared = 0) {
+std::vector<T> run_in_one_block(void (*kernel)(T*), unsigned threads, std::size_t each,
+                                std::size_t dynamic_shared = 0) {
   return in_every_schedule([=] {
     const DeviceArray<T> out(std::vector<T>(threads * each, T{}));
     require_launched(gpu::launch(kernel, 1, threads, dynamic_shared, nullptr, out.get()));
@@ -68,7 +73,8 @@ std::vector<T> run_in_one_block(void (*kernel)(T*), unsigned threads, std::size_
   });
 }
 
-// Calls body() so that ThreadSanitizer sees what blocks do to each other without atomics and fences.
+// Calls body() so that ThreadSanitizer sees what blocks do to each other without atomics and
+// fences.
 template <class Body>
 auto with_blocks_apart(Body body) {
   gpu::keep_blocks_apart();

@@ -17,7 +17,8 @@ struct Cache {
   Dtype dtype;
   test::Kept keys, values;
 
-  Cache(int heads, int kv_heads, int head_dim, std::vector<float> keys, std::vector<float> values, Dtype dtype)
+  Cache(int heads, int kv_heads, int head_dim, std::vector<float> keys, std::vector<float> values,
+        Dtype dtype)
       : heads(heads),
         kv_heads(kv_heads),
         head_dim(head_dim),
@@ -25,28 +26,31 @@ struct Cache {
         keys(std::move(keys), dtype),
         values(std::move(values), dtype) {}
   Cache(int heads, int kv_heads, int head_dim, int capacity, Dtype dtype)
-      : Cache(heads, kv_heads, head_dim, test::random_floats(std::size_t(capacity) * kv_heads * head_dim, 1),
+      : Cache(heads, kv_heads, head_dim,
+              test::random_floats(std::size_t(capacity) * kv_heads * head_dim, 1),
               test::random_floats(std::size_t(capacity) * kv_heads * head_dim, 2), dtype) {}
 
   std::size_t row_size() const { return std::size_t(heads) * head_dim; }
-  std::vector<float> queries(int rows) const { return test::random_floats(std::size_t(rows) * row_size(), 3, 2); }
+  std::vector<float> queries(int rows) const {
+    return test::random_floats(std::size_t(rows) * row_size(), 3, 2);
+  }
 };
 
 using Rows = test::SeenRows;
 
 int most_keys(const Rows& rows) {
   int most = 0;
-  for (int r = 0; r < rows.count(); ++r) most = std::max(most, static_cast<int>(rows.seen_by(r).size()));
+  for (int r = 0; r < rows.count(); ++r) most = std::max(most, int(rows.seen_by(r).size()));
   return most;
 }
 
-// `rows_at_once`: what the scratch is made for; 0: all.
-std::vector<float> attend(const Cache& c, const Rows& rows, const std::vector<float>& q, bool every_schedule = true,
-                          int more_keys = 0, int rows_at_once = 0) {
+// `rows_at_once`: what the workspace is made for; 0: all.
+std::vector<float> attend(const Cache& c, const Rows& rows, const std::vector<float>& q,
+                          bool every_schedule = true, int more_keys = 0, int rows_at_once = 0) {
   auto whole = rows.context;
   whole.push_back(0);  // never empty
-  const test::DeviceArray<std::int32_t> context(whole), context_size(rows.context_size), branch(rows.branch),
-      branch_begin(rows.branch_begin);
+  const test::DeviceArray<std::int32_t> context(whole), context_size(rows.context_size),
+      ancestors(rows.ancestors), ancestors_begin(rows.ancestors_begin);
   const test::DeviceArray<float> device_q(q);
   return test::in_schedules(every_schedule, [&] {
     const test::DeviceArray<float> out(std::vector<float>(q.size(), std::nanf("")));
@@ -55,8 +59,8 @@ std::vector<float> attend(const Cache& c, const Rows& rows, const std::vector<fl
                           .values = c.values.data(),
                           .context = context.get(),
                           .context_size = context_size.get(),
-                          .branch = branch.get(),
-                          .branch_begin = branch_begin.get(),
+                          .ancestors = ancestors.get(),
+                          .ancestors_begin = ancestors_begin.get(),
                           .out = out.get(),
                           .rows = rows.count(),
                           .heads = c.heads,
@@ -67,17 +71,19 @@ std::vector<float> attend(const Cache& c, const Rows& rows, const std::vector<fl
                           .most_keys = most_keys(rows) + more_keys};
     TreeAttention at_once = p;
     if (rows_at_once > 0) at_once.rows = rows_at_once;
-    const test::Scratch scratch(cuda::tree_attention_scratch(at_once));
-    REQUIRE(cuda::tree_attention(p, scratch.get(), nullptr) == 0);
+    const test::Workspace workspace(cuda::tree_attention_workspace(at_once));
+    REQUIRE(cuda::tree_attention(p, workspace.get(), nullptr) == 0);
     return out.read();
   });
 }
 
-void check_row(const Cache& c, const Rows& rows, const std::vector<float>& q, const std::vector<float>& out, int row) {
+void check_row(const Cache& c, const Rows& rows, const std::vector<float>& q,
+               const std::vector<float>& out, int row) {
   const std::size_t begin = row * c.row_size();
   const auto want = test::attention(c.keys.values, c.values.values, &q[begin], c.heads, c.kv_heads,
                                     c.head_dim, rows.seen_by(row));
-  for (std::size_t i = 0; i < want.size(); ++i) REQUIRE(std::abs(out[begin + i] - want[i].value) <= 1e-5 * want[i].size);
+  for (std::size_t i = 0; i < want.size(); ++i)
+    REQUIRE(std::abs(out[begin + i] - want[i].value) <= 1e-5 * want[i].size);
 }
 
 Rows some_rows() {
@@ -116,8 +122,8 @@ TEST_CASE("a row attends with the same bits alone, among others and in a larger 
     for (int r = 0; r < rows.count(); ++r) {
       Rows one;
       one.context = rows.context;
-      one.add(rows.context_size[r],
-              {rows.branch.begin() + rows.branch_begin[r], rows.branch.begin() + rows.branch_begin[r + 1]});
+      one.add(rows.context_size[r], {rows.ancestors.begin() + rows.ancestors_begin[r],
+                                     rows.ancestors.begin() + rows.ancestors_begin[r + 1]});
       CHECK(bits_of(attend(c, one, part(q, r * c.row_size(), c.row_size()), false)) ==
             bits_of(part(all, r * c.row_size(), c.row_size())));
     }
@@ -134,14 +140,14 @@ TEST_CASE("rows that share a block attend with the bits they have alone") {
   for (const int r : {0, 1, 2, 3, 4, 5, 6, 7, 100, 207, 208, 209}) {
     Rows one;
     one.context = rows.context;
-    one.add(rows.context_size[r], {rows.branch[2 * r], rows.branch[2 * r + 1]});
+    one.add(rows.context_size[r], {rows.ancestors[2 * r], rows.ancestors[2 * r + 1]});
     CHECK(bits_of(attend(c, one, part(q, r * c.row_size(), c.row_size()), false)) ==
           bits_of(part(all, r * c.row_size(), c.row_size())));
     check_row(c, rows, q, all, r);
   }
 }
 
-TEST_CASE("a row attends with the same bits however many rows the scratch has room for") {
+TEST_CASE("a row attends with the same bits however many rows the workspace has room for") {
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
     const Cache c(6, 2, 20, 120, dtype);
     Rows rows;
@@ -156,31 +162,37 @@ TEST_CASE("a row attends with the same bits however many rows the scratch has ro
   }
 }
 
-TEST_CASE("the scratch is for all rows, up to half a GiB or one row's where that is more") {
-  const auto scratch = [](std::int64_t rows, std::int64_t heads, std::int64_t keys) {
-    return cuda::tree_attention_scratch(
-        {.rows = int(rows), .heads = int(heads), .kv_heads = 8, .head_dim = 128, .most_keys = int(keys)});
+TEST_CASE("the workspace is for all rows, up to half a GiB or one row's where that is more") {
+  const auto workspace = [](std::int64_t rows, std::int64_t heads, std::int64_t keys) {
+    return cuda::tree_attention_workspace({.rows = int(rows),
+                                           .heads = int(heads),
+                                           .kv_heads = 8,
+                                           .head_dim = 128,
+                                           .most_keys = int(keys)});
   };
   const auto partials = [](std::size_t rows, std::size_t heads, std::size_t keys) {
     return rows * heads * (keys / 64) * (128 + 2) * 4;
   };
   constexpr std::size_t kMost = std::size_t{512} << 20;
-  CHECK(scratch(1, 32, 131072) == partials(1, 32, 131072));
-  CHECK(scratch(128, 32, 4096) == partials(128, 32, 4096));
+  CHECK(workspace(1, 32, 131072) == partials(1, 32, 131072));
+  CHECK(workspace(128, 32, 4096) == partials(128, 32, 4096));
   CHECK(partials(128, 64, 131072) > 8'000'000'000u);
-  CHECK(scratch(128, 64, 131072) <= kMost);
-  CHECK(scratch(128, 64, 131072) > kMost / 2);  // not needlessly few
-  CHECK(scratch(1000, 32, 131072) <= kMost);
-  CHECK(scratch(128, 128, 1 << 20) == partials(1, 128, 1 << 20));
+  CHECK(workspace(128, 64, 131072) <= kMost);
+  CHECK(workspace(128, 64, 131072) > kMost / 2);  // not needlessly few
+  CHECK(workspace(1000, 32, 131072) <= kMost);
+  CHECK(workspace(128, 128, 1 << 20) == partials(1, 128, 1 << 20));
 }
 
-TEST_CASE("a key counts the same from the context and from the branch, and in whatever cache row it lies") {
+TEST_CASE(
+    "a key counts the same from the context and from the ancestors, and in whatever cache row it "
+    "lies") {
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
     const std::size_t half = std::size_t(100) * 2 * 24;
     auto keys = test::random_floats(half, 5), values = test::random_floats(half, 6);
     std::vector<std::int32_t> order;
     for (int i = 0; i < 77; ++i) order.push_back((i * 31) % 100);
-    const auto doubled = [&](std::vector<float> v, bool moved) {  // the same rows 100 further on, noise where they were
+    // the same rows 100 further on, noise where they were
+    const auto doubled = [&](std::vector<float> v, bool moved) {
       v.resize(2 * half, std::nanf(""));
       if (moved) std::rotate(v.begin(), v.begin() + std::ptrdiff_t(half), v.end());
       return v;
@@ -219,11 +231,12 @@ TEST_CASE("NaN in a key, a value or a query shows in its own row") {
   }
 }
 
-TEST_CASE("tree_attention refuses a scratch that is too small and does nothing for no rows") {
+TEST_CASE("tree_attention refuses a workspace that is too small and does nothing for no rows") {
   TreeAttention p{.rows = 2, .heads = 2, .kv_heads = 1, .head_dim = 8, .most_keys = 65};
   TreeAttention one = p;
   one.rows = 1;
-  CHECK(cuda::tree_attention(p, {nullptr, cuda::tree_attention_scratch(one) - 1}, nullptr) == cuda::kTooSmall);
+  CHECK(cuda::tree_attention(p, {nullptr, cuda::tree_attention_workspace(one) - 1}, nullptr) ==
+        cuda::kTooSmall);
   p.rows = 0;
   CHECK(cuda::tree_attention(p, {}, nullptr) == 0);
 }

@@ -1,5 +1,6 @@
-// Kernels with one fault each, and a program that runs the one it is asked for, in every schedule: the emulator must see the
-// fault. Exit codes: 0 nothing found, 3 a Fault, 4 schedules differ; sanitizers have their own. Started by emulator_test.
+// Kernels with one fault each, and a program that runs the one it is asked for, in every schedule:
+// the emulator must see the fault. Exit codes: 0 nothing found, 3 a Fault, 4 schedules differ;
+// sanitizers have their own. Started by emulator_test.
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -42,7 +43,9 @@ __global__ void mask_names_waiting_lanes(float* y) {
   __syncthreads();
 }
 
-__global__ void mask_without_caller(float* y) { y[threadIdx.x] = __shfl_xor_sync(0xffffu, 1.0f, 1); }
+__global__ void mask_without_caller(float* y) {
+  y[threadIdx.x] = __shfl_xor_sync(0xffffu, 1.0f, 1);
+}
 
 __global__ void source_outside_mask(float* y) {
   if (threadIdx.x % 32 < 16) y[threadIdx.x] = __shfl_sync(0xffffu, 1.0f, 20);
@@ -87,7 +90,7 @@ __global__ void misaligned_ldmatrix(float* y) {
   __syncthreads();
   std::uint32_t r[4];
   ldmatrix_x4(r, tile + 8 * (threadIdx.x % 32) + 4);
-  y[threadIdx.x] = static_cast<float>(r[0]);
+  y[threadIdx.x] = float(r[0]);
 }
 
 __global__ void copy_never_awaited(float* y) {
@@ -157,14 +160,14 @@ __global__ void shared_of_the_last_block(int* y) {
 
 __global__ void no_barrier_after_writing(float* y) {
   SHARED(float[64], tile);
-  tile[threadIdx.x] = static_cast<float>(threadIdx.x);
+  tile[threadIdx.x] = float(threadIdx.x);
   y[threadIdx.x] = tile[(threadIdx.x + 32) % 64];
 }
 
 __global__ void no_barrier_before_reuse(float* y) {
   SHARED(float[64], tile);
   for (int round = 0; round < 2; ++round) {
-    tile[threadIdx.x] = static_cast<float>(threadIdx.x + 100 * round);
+    tile[threadIdx.x] = float(threadIdx.x + 100 * round);
     __syncthreads();
     y[64 * round + threadIdx.x] = tile[63 - threadIdx.x];
   }
@@ -172,13 +175,13 @@ __global__ void no_barrier_before_reuse(float* y) {
 
 __global__ void no_syncwarp(float* y) {
   SHARED(float[64], tile);
-  tile[threadIdx.x] = static_cast<float>(threadIdx.x);
+  tile[threadIdx.x] = float(threadIdx.x);
   y[threadIdx.x] = tile[threadIdx.x ^ 1];
 }
 
 __global__ void shuffle_as_fence(float* y) {
   SHARED(float[64], tile);
-  tile[threadIdx.x] = static_cast<float>(threadIdx.x);
+  tile[threadIdx.x] = float(threadIdx.x);
   const float one = __shfl_xor_sync(kAll, 1.0f, 1);
   y[threadIdx.x] = tile[threadIdx.x ^ 1] * one;
 }
@@ -214,7 +217,7 @@ std::vector<float> in_one_block(void (*kernel)(float*)) { return in_blocks(1, ke
 
 std::vector<float> with_copies(void (*kernel)(float*, const float*)) {
   std::vector<float> x(512);
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = float(i);
   const DeviceArray<float> from(x), y(64);
   dex::test::require_launched(launch(kernel, 1, 64, 1024, nullptr, y.get(), from.get()));
   return y.read();
@@ -229,7 +232,8 @@ std::vector<float> with_flag(void (*kernel)(float*, int*)) {
 
 std::vector<float> with_dynamic_shared() {
   const DeviceArray<float> y(64);
-  dex::test::require_launched(launch(dynamic_shared_out_of_bounds, 1, 64, 256, nullptr, y.get(), 1));
+  dex::test::require_launched(
+      launch(dynamic_shared_out_of_bounds, 1, 64, 256, nullptr, y.get(), 1));
   return y.read();
 }
 
@@ -252,9 +256,8 @@ int report(Body body, bool apart) {
 }
 
 #define KERNEL(name) \
-  { #name, [](bool apart) { return report([] { return in_one_block(name); }, apart); } }
-#define CASE(name, call) \
-  { #name, [](bool apart) { return report([] { return call; }, apart); } }
+  {#name, [](bool apart) { return report([] { return in_one_block(name); }, apart); }}
+#define CASE(name, call) {#name, [](bool apart) { return report([] { return call; }, apart); }}
 const std::map<std::string, std::function<int(bool)>> kCases = {
     KERNEL(barrier_reached_by_half),
     KERNEL(barriers_in_two_branches),

@@ -1,0 +1,20 @@
+// A directory that one run has for itself.
+#pragma once
+#include <filesystem>
+
+namespace dex {
+
+// Held until it is destroyed, or the process ends.
+class DirectoryLock {
+ public:
+  // Error(temporary) when somebody else has it
+  explicit DirectoryLock(const std::filesystem::path& dir);
+  ~DirectoryLock();
+  DirectoryLock(const DirectoryLock&) = delete;
+  DirectoryLock& operator=(const DirectoryLock&) = delete;
+
+ private:
+  int file_;
+};
+
+}  // namespace dex

@@ -1,0 +1,164 @@
+#include "common/comm/rendezvous.h"
+
+#include <fmt/ranges.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <algorithm>
+#include <csignal>
+#include <thread>
+
+#include <spdlog/spdlog.h>
+
+#include "common/base/error.h"
+#include "common/base/within.h"
+#include "common/comm/process_group.h"
+
+namespace dex {
+namespace {
+
+using Store = c10::intrusive_ptr<c10d::Store>;
+constexpr auto kPause = std::chrono::milliseconds(20);
+constexpr auto kProbeTime = std::chrono::seconds(2);
+constexpr auto kNameTime = std::chrono::seconds(60);
+constexpr auto kWordTime = std::chrono::milliseconds(300);
+
+std::chrono::milliseconds left_until(Clock::time_point end) {
+  return std::max(std::chrono::milliseconds(1),
+                  std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()));
+}
+
+constexpr const char* kSilent = "nobody answers";
+
+struct Probe {
+  bool answered = false;
+  std::string unknown;  // why the host's name has no address
+};
+
+Probe probe(const std::string& host, std::uint16_t port) {
+  addrinfo wanted{}, *found = nullptr;
+  wanted.ai_socktype = SOCK_STREAM;
+  const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &wanted, &found);
+  if (error != 0) return {false, gai_strerror(error)};
+  Probe result;
+  for (const addrinfo* at = found; at && !result.answered; at = at->ai_next) {
+    const int number = socket(at->ai_family, at->ai_socktype, at->ai_protocol);
+    if (number < 0) continue;
+    result.answered = ::connect(number, at->ai_addr, at->ai_addrlen) == 0;
+    close(number);
+  }
+  freeaddrinfo(found);
+  return result;
+}
+
+// Returns why nobody answers, or nothing once somebody does; who serves itself needs no more than a
+// known name. The library's own attempts pause longer and longer for a server that starts late, and
+// each that fails logs a stack trace. A pod's name may become known a while after the pods that ask
+// for it; one that does not is a mistake.
+std::string wait_for_server(const RankEnvironment& place, bool serves, Clock::time_point end) {
+  const auto names_end = std::min(end, Clock::now() + kNameTime);
+  std::string unknown;
+  for (; Clock::now() < end; std::this_thread::sleep_for(kPause)) {
+    const auto seen =
+        within(std::min(end, Clock::now() + kProbeTime),
+               [host = place.address, port = place.port] { return probe(host, port); });
+    if (!seen) continue;
+    if (seen->answered || (serves && seen->unknown.empty())) return "";
+    if (!seen->unknown.empty() && unknown.empty())
+      spdlog::warn("{} has no address yet: {}", place.address, seen->unknown);
+    unknown = seen->unknown;
+    if (!unknown.empty() && Clock::now() >= names_end) break;
+  }
+  return unknown.empty() ? kSilent : unknown;
+}
+
+Store connect(const RankEnvironment& place, Clock::time_point end) {
+  // the library's store answers a peer that is gone as if it were there
+  std::signal(SIGPIPE, SIG_IGN);
+  c10d::TCPStoreOptions options;
+  options.port = place.port;
+  options.isServer = place.rank == 0 && !place.launcher_has_store;
+  options.waitWorkers = false;
+  std::string reason = wait_for_server(place, options.isServer, end);
+  try {
+    if (reason.empty()) {
+      reason = kSilent;
+      options.timeout = left_until(end);
+      const auto store = within(end, [options, host = place.address]() -> Store {
+        return c10::make_intrusive<c10d::TCPStore>(host, options);
+      });
+      if (store) return *store;
+    }
+  } catch (const std::exception& error) {
+    reason = first_line(error.what());
+  }
+  require(reason.find("EADDRINUSE") == std::string::npos, ExitCode::temporary,
+          "rank {}, joining: port {} is in use: {}", place.rank, place.port, reason);
+  fail(ExitCode::temporary,
+       "rank {}, joining: no store at {}:{} (MASTER_ADDR, MASTER_PORT), where rank 0 should be: {}",
+       place.rank, place.address, place.port, reason);
+}
+
+std::string key_of(const char* kind, int rank) { return fmt::format("{}/{}", kind, rank); }
+
+}  // namespace
+
+Rendezvous::Rendezvous(const RankEnvironment& place, Clock::time_point end) : place_(place) {
+  const Store store = connect(place, end);
+  store->setTimeout(left_until(end));
+  store_ = c10::make_intrusive<c10d::PrefixStore>("dex/" + place.attempt, store);
+}
+
+void Rendezvous::wait_for_all(Clock::time_point end) {
+  std::vector<int> missing;
+  try {
+    const auto came = within(end, [store = store_, rank = place_.rank] {
+      store->set(key_of("here", rank), std::vector<std::uint8_t>{1});
+      return true;
+    });
+    for (int rank = 0; rank < place_.world; ++rank) missing.push_back(rank);
+    while (came && Clock::now() < end) {
+      std::erase_if(missing, [&](int rank) {
+        return within(end, [store = store_, rank] { return store->check({key_of("here", rank)}); })
+            .value_or(false);
+      });
+      if (missing.empty()) return;
+      std::this_thread::sleep_for(kPause);
+    }
+  } catch (const std::exception& error) {
+    fail(ExitCode::temporary, "rank {}, joining: the store of rank 0 at {}:{} is gone: {}",
+         place_.rank, place_.address, place_.port, first_line(error.what()));
+  }
+  fail(ExitCode::temporary, "rank {}, joining: of {} ranks these have not come: {}", place_.rank,
+       place_.world, fmt::join(missing, ", "));
+}
+
+void Rendezvous::post_failure(const std::string& text) noexcept {
+  try {
+    within(Clock::now() + kWordTime, [store = store_, key = key_of("word", place_.rank), text] {
+      store->set(key, std::vector<std::uint8_t>(text.begin(), text.end()));
+      return true;
+    });
+  } catch (const std::exception&) {  // the store went with its rank
+  }
+}
+
+std::optional<std::string> Rendezvous::failure_of(int rank) noexcept {
+  try {
+    const auto word =
+        within(Clock::now() + kWordTime,
+               [store = store_, key = key_of("word", rank)]() -> std::optional<std::string> {
+                 if (!store->check({key})) return std::nullopt;
+                 const auto bytes = store->get(key);
+                 return std::string(bytes.begin(), bytes.end());
+               });
+    return word ? *word : std::nullopt;
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace dex

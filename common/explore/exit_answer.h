@@ -1,0 +1,18 @@
+// What one exit answers for one row.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "common/base/token.h"
+
+namespace dex {
+
+struct ExitAnswer {
+  std::vector<Token> tokens;         // best first
+  std::vector<float> probabilities;  // of tokens
+  std::vector<float> asked;          // probabilities of the ids asked for, in their order
+  float gap = 0;                     // best logit minus second best
+  std::uint64_t hash = 0;            // of the bits of the row's logits
+};
+
+}  // namespace dex

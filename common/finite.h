@@ -1,9 +1,0 @@
-// Whether stored numbers are numbers.
-#pragma once
-#include "common/safetensors.h"
-
-namespace dex {
-
-bool all_finite(const StoredTensor& tensor);  // no NaN and no infinity among its values
-
-}  // namespace dex

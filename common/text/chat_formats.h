@@ -1,0 +1,31 @@
+// The published chat formats, as runs of text and special tokens that no tokenizer has seen yet.
+#pragma once
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/text/chat_template.h"
+
+namespace dex {
+
+struct Segment {
+  enum class Kind {
+    // joined with the text before it and tokenized with it, as the published templates are
+    text,
+    // a run of its own: a prompt ends where it begins, so its first token must begin there, too
+    answer,
+    control,  // one id
+    end       // the control that ends an answer
+  };
+  Kind kind;
+  std::string text;
+};
+
+std::vector<std::string> chat_format_names();
+
+// Checks roles and UTF-8 (Error(usage)). `name` is one of the names above.
+std::vector<Segment> chat_segments(std::string_view name, std::span<const Message> messages,
+                                   bool open_answer);
+
+}  // namespace dex

@@ -1,0 +1,17 @@
+// The few fields of a SentencePiece model file that its library reads but does not tell.
+#pragma once
+#include <string_view>
+
+namespace dex {
+
+struct SentencePieceSettings {
+  bool dummy_prefix = true;   // a space is put before a whole text
+  bool strips_spaces = true;  // leading, trailing and repeated spaces are removed
+  // BPE with byte fallback that leaves characters as they are and spaces before words
+  bool words_are_apart = false;
+};
+
+// `bytes` are a model file that the library has accepted.
+SentencePieceSettings read_sentencepiece_settings(std::string_view bytes);
+
+}  // namespace dex

@@ -1,0 +1,231 @@
+#include "common/text/sentencepiece_tokenizer.h"
+
+#include <sentencepiece_processor.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "common/base/digest.h"
+#include "common/base/error.h"
+#include "common/base/file.h"
+#include "common/base/foreign_file.h"
+#include "common/base/json_file.h"
+#include "common/text/sentencepiece_settings.h"
+#include "common/text/special_tokens.h"
+#include "common/text/utf8.h"
+#include "common/text/whole_words.h"
+#include "common/text/word_cache.h"
+
+namespace dex {
+namespace {
+
+using nlohmann::json;
+using sentencepiece::SentencePieceProcessor;
+
+constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581 stands for a space in pieces
+// what the library decodes an unknown id to
+constexpr std::string_view kUnknown = " \xE2\x81\x87 ";
+// A model file that goes on with normalizer_spec { add_dummy_prefix: false }: a later field
+// overrides an earlier one.
+constexpr std::string_view kNoDummyPrefix("\x1a\x02\x18\x00", 4);
+
+void load(SentencePieceProcessor& processor, const std::string& bytes, const std::string& place) {
+  const auto status = processor.LoadFromSerializedProto(bytes);
+  if (status.ok() && processor.GetPieceSize() > 0) return;
+  std::string hint = foreign_file_hint(bytes);
+  if (hint.empty() && bytes.starts_with("IQ== 0"))
+    hint = "it is a tiktoken rank list: the model needs its tokenizer.json";
+  fail(ExitCode::io, "{}: not a SentencePiece model ({} bytes){}{}", place, bytes.size(),
+       hint.empty() ? "" : ": ", hint);
+}
+
+std::string text_of_piece(std::string_view piece) {
+  std::string text;
+  while (!piece.empty()) {
+    if (piece.starts_with(kSpace)) {
+      text += ' ';
+      piece.remove_prefix(kSpace.size());
+    } else {
+      text += piece.front();
+      piece.remove_prefix(1);
+    }
+  }
+  return text;
+}
+
+class SentencePieceTokenizer : public Tokenizer {
+ public:
+  explicit SentencePieceTokenizer(const std::filesystem::path& path) {
+    const std::string bytes = read_file(path);
+    load(whole_, bytes, path.string());
+    load(going_on_, bytes + std::string(kNoDummyPrefix), path.string());
+    settings_ = read_sentencepiece_settings(bytes);
+    for (int id = 0; id < whole_.GetPieceSize(); ++id) add_piece(id);
+    if (settings_.words_are_apart && !spaces_only_begin_pieces()) settings_.words_are_apart = false;
+    if (settings_.words_are_apart) words_.emplace(texts_of_normal());
+    if (whole_.bos_id() >= 0) begin_ = whole_.bos_id();
+    read_config(path.parent_path() / "tokenizer_config.json");
+    digest_ = sha256_of(bytes);
+  }
+
+  std::vector<Token> encode(std::string_view text) const override {
+    require_utf8(text, "the text to tokenize");
+    std::vector<Token> ids;
+    append(text, true, ids);
+    return ids;
+  }
+
+  std::vector<Token> encode_continuation(std::string_view text) const override {
+    require_utf8(text, "the text to tokenize");
+    // A model that strips leading spaces would lose this one; there the dummy space has to stand
+    // for it.
+    const bool swap = settings_.strips_spaces && settings_.dummy_prefix && text.starts_with(' ');
+    std::vector<Token> ids;
+    append(swap ? text.substr(1) : text, swap, ids);
+    return ids;
+  }
+
+  std::vector<Token> encode_with_special(std::string_view text) const override {
+    require_utf8(text, "the text to tokenize");
+    std::vector<Token> ids;
+    cut_at_controls(
+        controls_, text, [&](std::string_view plain) { append(plain, true, ids); },
+        [&](Token id) { ids.push_back(id); });
+    return ids;
+  }
+
+  std::string decode(std::span<const Token> ids, bool whole) const override {
+    std::string text;
+    bool at_start = whole && settings_.dummy_prefix;
+    for (const Token id : ids) {
+      if (!has(id) || is_special(id)) continue;
+      const Piece& piece = pieces_[id];
+      const bool drop = at_start && piece.stored.starts_with(kSpace);
+      text.append(piece.text, drop ? 1 : 0);
+      at_start = false;
+    }
+    return text;
+  }
+
+  int size() const override { return pieces_.size(); }
+  bool is_special(Token id) const override { return has(id) && pieces_[id].control; }
+  std::optional<Token> special_id(std::string_view text) const override {
+    return controls_.id_of(text);
+  }
+  std::optional<Token> bos_id() const override { return begin_; }
+  std::string text_of_id(Token id) const override { return has(id) ? pieces_[id].stored : ""; }
+
+ private:
+  struct Piece {
+    std::string stored, text;
+    bool control = false;
+  };
+
+  bool has(Token id) const { return id >= 0 && id < size(); }
+
+  static std::vector<Token> ids_of(const SentencePieceProcessor& processor, std::string_view text) {
+    std::vector<int> ids;
+    const auto status = processor.Encode({text.data(), text.size()}, &ids);
+    require(status.ok(), ExitCode::bug, "SentencePiece: {}", status.ToString());
+    return ids;
+  }
+
+  void append(std::string_view text, bool whole, std::vector<Token>& ids) const {
+    if (!words_) {
+      const std::vector<Token> all = ids_of(whole ? whole_ : going_on_, text);
+      ids.insert(ids.end(), all.begin(), all.end());
+    } else if (whole && settings_.dummy_prefix && !text.empty()) {
+      append_words(" " + std::string(text), ids);
+    } else {
+      append_words(text, ids);
+    }
+  }
+
+  // No piece goes on from a letter to a space, so none can be put together across such a place:
+  // words are tokenized one by one, and most of them are looked up.
+  void append_words(std::string_view text, std::vector<Token>& ids) const {
+    const auto tokenize = [this](std::string_view word) { return ids_of(going_on_, word); };
+    for (std::size_t begin = 0; begin < text.size();) {
+      std::size_t end = begin + 1;
+      while (end < text.size() &&
+             !(text[end] == ' ' && text[end - 1] != ' ' && !text.substr(0, end).ends_with(kSpace)))
+        ++end;
+      const std::string_view word = text.substr(begin, end - begin);
+      if (const Token known = words_->find(word, tokenize); known >= 0)
+        ids.push_back(known);
+      else
+        cache_.append(word, tokenize, ids);
+      begin = end;
+    }
+  }
+
+  bool spaces_only_begin_pieces() const {
+    for (const Piece& piece : pieces_)
+      if (const std::size_t letter = piece.stored.find_first_not_of(kSpace);
+          letter != std::string::npos)
+        if (piece.stored.find(kSpace, letter) != std::string::npos) return false;
+    return true;
+  }
+
+  std::vector<std::string> texts_of_normal() const {
+    std::vector<std::string> texts(pieces_.size());
+    for (std::size_t id = 0; id < pieces_.size(); ++id) {
+      const int piece = int(id);
+      if (!whole_.IsControl(piece) && !whole_.IsUnknown(piece) && !whole_.IsByte(piece))
+        texts[id] = pieces_[id].text;
+    }
+    return texts;
+  }
+
+  void add_piece(int id) {
+    Piece piece{whole_.IdToPiece(id), "", whole_.IsControl(id)};
+    if (whole_.IsUnknown(id))
+      piece.text = kUnknown;
+    else if (whole_.IsByte(id))
+      piece.text = char(std::strtol(piece.stored.c_str() + 1, nullptr, 16));
+    else
+      piece.text = text_of_piece(piece.stored);
+    if (piece.control) controls_.add(piece.stored, id);
+    pieces_.push_back(std::move(piece));
+  }
+
+  void read_config(const std::filesystem::path& path) {
+    if (!std::filesystem::exists(path)) return;
+    const json config = read_json_object(path);
+    if (config.value("add_bos_token", json()) == json(false)) begin_.reset();
+    const json added = config.value("added_tokens_decoder", json());
+    for (const auto& [key, token] : added.items())
+      add_token(std::atoi(key.c_str()), token, path.string());
+  }
+
+  void add_token(Token id, const json& token, const std::string& place) {
+    constexpr int kMost = 1 << 24;
+    const json content = token.is_object() ? token.value("content", json()) : json();
+    const std::string text = content.is_string() ? content.get<std::string>() : "";
+    require(id >= 0 && id < kMost && !text.empty(), ExitCode::usage,
+            "{}: added_tokens_decoder has the id {} with {}; wanted an id from 0 to {} and an "
+            "object with a content",
+            place, id, token.dump(), kMost - 1);
+    if (id < whole_.GetPieceSize()) return;  // the model file has it
+    if (id >= size()) pieces_.resize(std::size_t(id) + 1);
+    pieces_[id] = {text, text, token.value("special", json()) == json(true)};
+    controls_.add(text, id);
+  }
+
+  SentencePieceProcessor whole_, going_on_;  // with and without the dummy space
+  std::vector<Piece> pieces_;
+  SpecialTokens controls_;
+  SentencePieceSettings settings_;
+  std::optional<WholeWords> words_;  // where words can be tokenized one by one
+  mutable WordCache cache_;          // of those that are several pieces
+  std::optional<Token> begin_;
+};
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> read_sentencepiece_tokenizer(const std::filesystem::path& path) {
+  return std::make_unique<SentencePieceTokenizer>(path);
+}
+
+}  // namespace dex

@@ -1,0 +1,62 @@
+// Threads that run tasks. Results come as futures, so whoever keeps these in order keeps the
+// results in order.
+#pragma once
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <future>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace dex {
+
+class TaskQueue {
+ public:
+  explicit TaskQueue(int threads) {
+    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+  }
+  ~TaskQueue() {  // tasks not begun are dropped
+    {
+      const std::lock_guard guard(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_all();
+    for (auto& thread : threads_) thread.join();
+  }
+  TaskQueue(const TaskQueue&) = delete;
+  TaskQueue& operator=(const TaskQueue&) = delete;
+
+  template <typename Task>
+  auto submit(Task task) {
+    auto packaged = std::make_shared<std::packaged_task<decltype(task())()>>(std::move(task));
+    auto result = packaged->get_future();
+    {
+      const std::lock_guard guard(mutex_);
+      tasks_.emplace_back([packaged] { (*packaged)(); });
+    }
+    wake_.notify_one();
+    return result;
+  }
+
+ private:
+  void work() {
+    for (;;) {
+      std::unique_lock guard(mutex_);
+      wake_.wait(guard, [this] { return stopping_ || !tasks_.empty(); });
+      if (stopping_) return;
+      const auto task = std::move(tasks_.front());
+      tasks_.pop_front();
+      guard.unlock();
+      task();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::function<void()>> tasks_;
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace dex

@@ -1,0 +1,86 @@
+// The inner tiles of linear(): what differs by instruction set. Private to kernels/linear*.cpp and
+// their test.
+#pragma once
+#include <cstddef>
+
+#include "kernels/cpu/quanta.h"
+#include "kernels/linear.h"
+#include "kernels/panels.h"
+
+namespace dex {
+
+// `in` is summed in chunks that end at multiples of this, one step after the other, each chunk
+// added to y in turn: x and the weights of a tile stay in the near caches, long sums keep their
+// precision, and the order is the same in every tiling.
+constexpr int kChunk = kQuantaChunk;
+constexpr int kMostRows = 12;
+
+// One chunk of a few rows times one panel.
+struct LinearTile {
+  // packed: row after row, the steps of kChunk elements from one to the next
+  const void* x = nullptr;
+  // (rows): what the packed integers of x are multiplied by; i8 only
+  const float* x_scales = nullptr;
+  const void* weight = nullptr;  // the panel, at the chunk
+  const char* ahead = nullptr;   // fetched meanwhile: this many cache lines a group of steps
+  int ahead_lines = 0;           // 0 .. 2 * kGroup
+  int count = 0;                 // elements of `in`, 1 .. kChunk
+  int outs = 0;                  // outputs wanted of the panel, 1 .. kPanel
+  float* y = nullptr;
+  std::ptrdiff_t y_stride = 0;
+  bool first = false;             // y is written, not added to
+  const float* scales = nullptr;  // (outs) of i8 weights: set with the last chunk only
+  const float* bias = nullptr;    // (outs), added last: set with the last chunk only
+};
+
+struct LinearTiles {
+  // Packs a chunk of one row, step after step. Returns what the packed values are to be multiplied
+  // by.
+  float (*pack)(const float* x, void* to, int count) = nullptr;
+  int unit = 4;  // bytes of a packed step of one row
+  int max_rows = 0;
+  void (*tile[kMostRows + 1])(const LinearTile&) = {};  // by rows, 1 .. max_rows
+};
+
+// Tiles of the best vector instructions this CPU has.
+const LinearTiles& vector_tiles(Dtype dtype);
+// Tiles of instructions that multiply and add pairs of bf16 or of 16-bit integers at once; null
+// where there are none.
+const LinearTiles* dot_tiles(Dtype dtype);
+
+// Packs a chunk of x as 16-bit integers for i8 weights; returns their scale, NaN if the chunk holds
+// a value that is not finite.
+float pack_quanta(const float* x, void* to, int count);
+
+// How weights are fetched ahead of their use: a line of every `every` bytes, `distance` before it
+// is read. One or two rows are as fast as memory and the hardware fetches well for them. Three or
+// four fall behind it: a line now and then tells it where to go on, and a request for each would
+// only take the place of a load. More rows take longer over a line, and their loads come in bursts.
+// A line of int8 is worth two rows' work for one.
+struct AheadPlan {
+  std::ptrdiff_t distance, every;
+};
+constexpr AheadPlan ahead_plan(int rows, Dtype dtype) {
+  const int work = dtype == Dtype::i8 ? 2 * rows : rows;
+  return work <= 2   ? AheadPlan{2 << 10, 64}
+         : work <= 4 ? AheadPlan{4 << 10, 256}
+                     : AheadPlan{16 << 10, 64};
+}
+
+constexpr int kGroup = 4;  // steps between two looks at what is to be fetched
+
+// What falls to a step of the group, of `lines` lines from `ahead` on. Always inlined: to GCC a
+// function that only fetches has no effect, and a call of it goes away.
+template <int kRows, Dtype kDtype>
+[[gnu::always_inline]] inline void fetch_ahead(const char* ahead, int lines, int step) {
+  constexpr std::ptrdiff_t kEvery = ahead_plan(kRows, kDtype).every,
+                           kStep = kPanel * step_of(kDtype) * size_of(kDtype);
+  for (std::ptrdiff_t at = kStep * step; at < kStep * (step + 1); at += 64)
+    if (at % kEvery == 0 && at / kEvery < lines) __builtin_prefetch(ahead + at, 0, 2);
+}
+
+namespace cpu {
+void linear(const Linear& p, ThreadPool& pool, const LinearTiles& tiles);
+}  // namespace cpu
+
+}  // namespace dex

@@ -1,7 +1,0 @@
-#include "kernels/linear_tiles.h"
-
-namespace dex {
-
-const LinearTiles* dot_tiles(Dtype) { return nullptr; }
-
-}  // namespace dex

@@ -1,0 +1,74 @@
+// Two ranks of libtorch's process groups as threads of one process.
+#include "common/comm/c10d_transport.h"
+
+#include <catch2/catch.hpp>
+#include <future>
+
+#include "common/comm/gpu_link.h"
+#include "tests/support/errors.h"
+#include "tests/support/port.h"
+
+using namespace dex;
+
+namespace {
+
+struct TwoRanks {
+  std::unique_ptr<C10dTransport> first, second;
+
+  TwoRanks() {
+    const auto port = std::uint16_t(test::Port().number());
+    const auto join = [port](int rank) {
+      return C10dTransport::join({.rank = rank,
+                                  .world = 2,
+                                  .local_rank = rank,
+                                  .local_world = 2,
+                                  .address = "127.0.0.1",
+                                  .port = port},
+                                 30);
+    };
+    auto other = std::async(std::launch::async, join, 1);
+    first = join(0);
+    second = other.get();
+  }
+};
+
+bool never() { return false; }
+
+}  // namespace
+
+TEST_CASE("a wait for what comes another way ends when it is there") {
+  TwoRanks ranks;
+  int asked = 0;
+  ranks.first->wait({1}, [&] { return ++asked == 3; });
+  CHECK(asked == 3);
+  Bytes message(5, std::byte{7});
+  ranks.second->send(message, 0);  // what the wait has let in meanwhile is not lost
+  CHECK((ranks.first->receive(1) == message));
+}
+
+TEST_CASE("a wait for what comes another way ends when the peer is gone, or silent for too long") {
+  TwoRanks ranks;
+  ranks.first->doing("step 4, hidden rows");
+  ranks.first->set_deadline(0.3);
+  test::check_refused(ExitCode::temporary,
+                      {"rank 0, step 4, hidden rows", "rank 1 sent and took nothing for 0.3 s"},
+                      [&] { ranks.first->wait({1}, never); });
+  ranks.first->set_deadline(30);
+  test::check_refused(
+      ExitCode::temporary, {"rank 0, step 4, hidden rows", "rank 1", "no way"}, [&] {
+        ranks.first->wait({1}, []() -> bool { throw std::runtime_error("no way\nstack trace"); });
+      });
+  ranks.second.reset();
+  const auto start = std::chrono::steady_clock::now();
+  test::check_refused(ExitCode::temporary, {"rank 0, step 4, hidden rows", "rank 1"},
+                      [&] { ranks.first->wait({1}, never); });
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
+}
+
+#ifndef DEX_WITH_CUDA
+TEST_CASE("a program without CUDA connects no GPUs") {
+  TwoRanks ranks;
+  test::check_refused(ExitCode::usage, {"without CUDA"},
+                      [&] { ranks.first->connect_gpus(at::kCPU, {1}); });
+}
+#endif
