@@ -22,7 +22,7 @@ void DecodeTally::add(const DecodeResult& result) {
     near_ties_ += t.gap < kNearTie;
     // nothing follows the last token, so it has no hop
     if (i + 1 == result.tokens.size()) continue;
-    ++hits_[t.branch];
+    ++(t.branch == kDraft ? drafted_ : hits_[t.branch]);
     ++hopped_;
     hop_sum_ += t.hop;
   }
@@ -41,6 +41,9 @@ std::string DecodeTally::table() const {
   for (std::size_t k = 0; k < hits_.size(); ++k)
     text += fmt::format("{:>6} {:>6} {:>16} {:>7.1f}%\n", k, depths_.depth(int(k)), hits_[k],
                         100 * share(double(hits_[k]), double(hopped_)));
+  if (drafted_ > 0)
+    text += fmt::format("{:>13} {:>16} {:>7.1f}%\n", "drafts", drafted_,
+                        100 * share(double(drafted_), double(hopped_)));
   return text;
 }
 
@@ -68,8 +71,9 @@ std::uint64_t hash_of(const std::vector<Token>& ids) {
   return hash;
 }
 
-std::string speed_table(const DecodeTally& plain, const DecodeTally& other, const std::string& name,
-                        int explorers) {
+std::string speed_table(const DecodeTally& plain, const DecodeTally& other,
+                        const std::string& name) {
+  const int explorers = other.explorers();
   std::string text = fmt::format("{:<22} {:>10} {:>10} {:>22}\n", "decoder", "tokens/s", "relative",
                                  "time to first token");
   const auto line = [&](const std::string& name, const DecodeTally& tally) {

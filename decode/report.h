@@ -16,6 +16,7 @@ class DecodeTally {
   void add(const DecodeResult& result);
 
   std::int64_t tokens() const { return tokens_; }
+  int explorers() const { return depths_.num_stages(); }
   double tokens_per_second() const {
     return decode_seconds_ > 0 ? double(tokens_) / decode_seconds_ : 0;
   }
@@ -32,6 +33,7 @@ class DecodeTally {
   int peak_rows_ = 0;
   double decode_seconds_ = 0, prefill_seconds_ = 0, first_token_seconds_ = 0;
   std::vector<std::int64_t> hits_;  // committed tokens by branch, the last of each text left out
+  std::int64_t drafted_ = 0;        // those that a draft had proposed
 };
 
 // Positions whose final logits' best two differ by less than this are near ties.
@@ -40,7 +42,7 @@ constexpr float kNearTie = 1e-3f;
 std::uint64_t hash_of(const std::vector<Token>& ids);  // FNV-1a over the ids' bytes
 
 // Both speeds side by side, and why exploration does not pay on one memory bus.
-std::string speed_table(const DecodeTally& plain, const DecodeTally& other, const std::string& name,
-                        int explorers);
+std::string speed_table(const DecodeTally& plain, const DecodeTally& other,
+                        const std::string& name);
 
 }  // namespace dex

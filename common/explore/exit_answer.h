@@ -8,7 +8,8 @@
 namespace dex {
 
 struct ExitAnswer {
-  std::vector<Token> tokens;         // best first
+  Token reference = 0;        // what the sampler picks here: the text's, where the exit is final
+  std::vector<Token> tokens;  // best first
   std::vector<float> probabilities;  // of tokens
   std::vector<float> asked;          // probabilities of the ids asked for, in their order
   float gap = 0;                     // best logit minus second best

@@ -1,46 +1,32 @@
 #include "common/explore/lattice.h"
 
 #include <algorithm>
-#include <numeric>
-#include <tuple>
+#include <utility>
 
 #include "common/base/error.h"
 
 namespace dex {
 
-void LatticePolicy::check(int num_stages) const {
-  constexpr int kMost = 4096;
-  if (expand == Expand::full)
-    require(num_stages <= 12, ExitCode::usage,
-            "the full lattice of {} depths has 2^{} nodes; wanted at most 12 depths, or --expand "
-            "budget",
-            num_stages, num_stages);
-  else
-    require(rows >= 1 && rows <= kMost && width >= 1 && width <= kMost, ExitCode::usage,
-            "a budget of {} rows and width {}, wanted 1 .. {} of each", rows, width, kMost);
-}
-
-int LatticePolicy::max_nodes(int num_stages) const {
-  return expand == Expand::full ? 1 << num_stages : (rows + 1) * num_stages;
-}
-
-Lattice::Lattice(int num_stages, LatticePolicy policy, int context_size, Token root,
-                 int last_position)
+Lattice::Lattice(int num_stages, std::vector<std::int32_t> context, Token root, int last_position,
+                 RowPool& rows, int sequence)
     : num_stages_(num_stages),
-      policy_(policy),
+      sequence_(sequence),
       last_position_(last_position),
-      tip_position_(context_size),
-      next_row_(context_size),
+      tip_position_(context.size()),
+      rows_(rows),
       waves_(num_stages),
-      context_(context_size) {
+      context_(std::move(context)) {
   require(num_stages >= 1, ExitCode::bug, "a lattice of {} stages, wanted at least 1", num_stages);
-  policy.check(num_stages);
-  std::iota(context_.begin(), context_.end(), 0);
-  tip_ = add_node(-1, root, num_stages - 1, 1);
+  tip_ = add_node(-1, root, num_stages - 1);
   waves_.front().push_back(tip_);
 }
 
-std::span<const int> Lattice::wave(int stage) const { return waves_[stage]; }
+Lattice::~Lattice() {
+  for (const auto& wave : waves_)
+    for (const int id : wave)
+      if (id != tip_) rows_.give_back(node(id).row);  // the tip's row is of the context
+  rows_.give_back(context_);
+}
 
 std::vector<std::vector<Token>> Lattice::asked(int stage) const {
   std::vector<std::vector<Token>> ids;
@@ -52,13 +38,13 @@ std::vector<std::vector<Token>> Lattice::asked(int stage) const {
 }
 
 RowLayout Lattice::layout(int stage) const {
-  RowLayout layout;
+  RowLayout layout{.sequence = sequence_};
   layout.context = context_;
   std::vector<std::int32_t> path;
   for (int id : wave(stage)) {
     path.clear();
-    // The tip's row is in the context already, so a path ends below it; the tip itself is its own
-    // branch.
+    // The tip's row is in the context already, so a path ends below it; the tip's own path is
+    // itself.
     for (int at = id; at >= 0 && (at == id || at != tip_); at = node(at).parent)
       path.push_back(node(at).row);
     std::reverse(path.begin(), path.end());
@@ -83,9 +69,13 @@ void Lattice::record(int stage, std::vector<ExitAnswer> answers) {
 std::optional<CommittedToken> Lattice::commit() {
   if (tip_ < 0 || node(tip_).passed < num_stages_) return std::nullopt;
   const Node tip = node(tip_);
-  const Token reference = tip.answer.tokens.front();
-  CommittedToken committed{reference, num_stages_ - 1, num_stages_,
-                           round_,    tip.answer.gap,  tip.answer.hash};
+  const Token reference = tip.answer.reference;
+  CommittedToken committed{.token = reference,
+                           .branch = num_stages_ - 1,
+                           .hop = num_stages_,
+                           .round = round_,
+                           .gap = tip.answer.gap,
+                           .hash = tip.answer.hash};
 
   const int old_tip = std::exchange(tip_, -1);
   for (int child : tip.children) {
@@ -107,63 +97,22 @@ std::optional<CommittedToken> Lattice::commit() {
   return committed;
 }
 
-void Lattice::inject() {
-  std::vector<Candidate> chosen;
-  if (queued_) {
-    chosen.push_back({1, -1, num_stages_ - 1, 0, *queued_});
-    queued_.reset();
-  }
-  const bool budget = policy_.expand == Expand::budget;
-  auto candidates = budget ? budget_candidates() : full_candidates();
-  const auto room = budget ? std::size_t(policy_.rows) - chosen.size() : candidates.size();
-  candidates.resize(std::min(candidates.size(), room));
-  chosen.insert(chosen.end(), candidates.begin(), candidates.end());
-
+void Lattice::inject(std::span<const Proposal> chosen) {
   ++round_;
   waves_.pop_back();
-  waves_.emplace_front();
-  for (const Candidate& c : chosen) {
-    const int id = add_node(c.parent, c.token, c.branch, float(c.p));
-    if (c.parent < 0) tip_ = id;
-    waves_.front().push_back(id);
+  auto& wave = waves_.emplace_front();
+  if (queued_) {
+    tip_ = add_node(-1, *queued_, num_stages_ - 1);
+    queued_.reset();
+    wave.push_back(tip_);
   }
-}
-
-std::vector<Lattice::Candidate> Lattice::full_candidates() const {
-  std::vector<Candidate> candidates;
-  const int exits = policy_.single_exit ? std::min(1, num_stages_ - 1) : num_stages_ - 1;
-  for (int k = 0; k < exits; ++k)
-    for (int id : wave(k)) {
-      const Node& parent = node(id);
-      if (parent.position >= last_position_) continue;
-      const auto& tokens = parent.answer.tokens;
-      const auto fresh =
-          std::find_if(tokens.begin(), tokens.end(), [&](Token t) { return !has_child(id, t); });
-      if (fresh == tokens.end() || (!policy_.decs && fresh != tokens.begin())) continue;
-      candidates.push_back({1, id, k, int(fresh - tokens.begin()), *fresh});
-    }
-  return candidates;
-}
-
-std::vector<Lattice::Candidate> Lattice::budget_candidates() const {
-  std::vector<Candidate> candidates;
-  for (int k = 0; k < num_stages_ - 1; ++k)
-    for (int id : wave(k)) {
-      const Node& parent = node(id);
-      if (parent.position >= last_position_) continue;
-      const double path = path_probability(id);
-      for (std::size_t r = 0; r < parent.answer.tokens.size(); ++r)
-        if (!has_child(id, parent.answer.tokens[r]))
-          candidates.push_back(
-              {path * parent.answer.probabilities[r], id, k, int(r), parent.answer.tokens[r]});
-    }
-  // A total order, so that every rank takes the same ones.
-  const auto order = [&](const Candidate& c) {
-    return std::tuple(-c.p, node(c.parent).row, c.branch, c.rank);
-  };
-  std::sort(candidates.begin(), candidates.end(),
-            [&](const auto& a, const auto& b) { return order(a) < order(b); });
-  return candidates;
+  const std::size_t first = wave.size();
+  for (const Proposal& p : chosen) {
+    const int parent = p.follows >= 0 ? wave[first + p.follows] : p.parent >= 0 ? p.parent : tip_;
+    require(!has_child(parent, p.token), ExitCode::bug,
+            "token {} is proposed for a second time after one prefix", p.token);
+    wave.push_back(add_node(parent, p.token, p.source));
+  }
 }
 
 double Lattice::path_probability(int id) const {
@@ -178,7 +127,7 @@ bool Lattice::has_child(int parent, Token token) const {
                      [&](int child) { return node(child).token == token; });
 }
 
-int Lattice::add_node(int parent, Token token, int branch, float p) {
+int Lattice::add_node(int parent, Token token, int branch) {
   int id = nodes_.size();
   if (free_nodes_.empty()) {
     nodes_.emplace_back();
@@ -186,14 +135,13 @@ int Lattice::add_node(int parent, Token token, int branch, float p) {
     id = free_nodes_.back();
     free_nodes_.pop_back();
   }
-  int row = next_row_;
-  if (free_rows_.empty())
-    ++next_row_;
-  else
-    row = free_rows_.extract(free_rows_.begin()).value();
-
-  const int position = parent < 0 ? tip_position_ : node(parent).position + 1;
-  nodes_[id] = Node{parent, token, position, row, round_, branch, 0, p, {}, {}};
+  const int row = rows_.take();
+  nodes_[id] = {.parent = parent,
+                .token = token,
+                .position = parent < 0 ? tip_position_ : node(parent).position + 1,
+                .row = row,
+                .wave = round_,
+                .branch = branch};
   if (parent < 0)
     context_.push_back(row);
   else
@@ -208,7 +156,7 @@ void Lattice::drop(int id) {
     const int at = doomed.back();
     doomed.pop_back();
     doomed.insert(doomed.end(), node(at).children.begin(), node(at).children.end());
-    free_rows_.insert(node(at).row);
+    rows_.give_back(node(at).row);
     release(at);
   }
 }

@@ -1,25 +1,27 @@
 // Exit k: the read-out after explorer E_k. Adapter (non-final depths that have one), final norm,
-// head, ranking.
+// head, sampler.
 #pragma once
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "common/base/token.h"
 #include "common/explore/exit_answer.h"
 #include "common/model/adapter.h"
 #include "common/model/head.h"
+#include "common/model/sampler.h"
 
 namespace dex {
 
 class Exit {
  public:
-  // `adapter` may be null. Both must outlive the exit.
-  Exit(const Head& head, const Adapter* adapter, int depth);
+  // `adapter` may be null. Head and adapter must outlive the exit.
+  Exit(const Head& head, const Adapter* adapter, int depth,
+       std::shared_ptr<const Sampler> sampler = greedy_sampler());
 
-  // asked[i] are ids whose probability row i wants. NaN logits are Error(io) naming depth and
-  // position.
+  // asked[i] are ids whose probability row i wants. Errors as Sampler::answers().
   std::vector<ExitAnswer> read(const at::Tensor& h_RD, int width,
                                const std::vector<std::vector<Token>>& asked,
                                const std::vector<std::int32_t>& positions, ThreadPool& pool) const;
@@ -29,6 +31,7 @@ class Exit {
   const Head& head_;
   const Adapter* adapter_;
   int depth_;
+  std::shared_ptr<const Sampler> sampler_;
 };
 
 }  // namespace dex

@@ -28,6 +28,22 @@ bool has_tokenizer(const std::filesystem::path& dir) {
          std::filesystem::exists(dir / "tokenizer.model");
 }
 
+ModelInfo info_of(const std::filesystem::path& dir, const ModelConfig& config,
+                  const WeightFile& weights) {
+  require(!weights.has(fmt::format("model.layers.{}.input_layernorm.weight", config.num_layers)),
+          ExitCode::io, "{}: the weights go on after the {} layers that config.json names",
+          dir.string(), config.num_layers);
+  ModelInfo info{.config = config, .fingerprint = model_fingerprint(config, weights)};
+  if (has_tokenizer(dir)) info.tokenizer = load_tokenizer(dir);
+  const int rows = config.vocab_size;
+  info.vocab = info.tokenizer ? std::min(info.tokenizer->size(), rows) : rows;
+  if (info.vocab < rows)
+    spdlog::info("{}: head rows {}..{} have no token and are never emitted", dir.string(),
+                 info.vocab, rows - 1);
+  info.stop_ids = all_stop_ids(config, info.tokenizer.get());
+  return info;
+}
+
 }  // namespace
 
 std::string model_fingerprint(const ModelConfig& c, const WeightFile& weights) {
@@ -52,38 +68,43 @@ Model Model::load(const std::filesystem::path& dir, const DepthSet& depths, Dtyp
 
 Model Model::load(const std::filesystem::path& dir, const DepthSet& depths, Dtype dtype,
                   WeightPlace place, StageShare share) {
-  Model model{.config = read_model_config(dir),
-              .depths = depths,
-              .dtype = dtype,
-              .device = place.device,
-              .share = share};
-  require(depths.num_layers() == model.config.num_layers, ExitCode::usage,
+  const int inner = std::min(share.end, depths.num_stages() - 1) - share.begin;
+  const bool whole = share.size() == depths.num_stages();
+  return load(dir, depths, dtype, place, share,
+              {.embedding = share.begin == 0, .head = whole || inner > 0});
+}
+
+Model Model::load(const std::filesystem::path& dir, const DepthSet& depths, Dtype dtype,
+                  WeightPlace place, StageShare share, ModelEnds ends) {
+  const ModelConfig config = read_model_config(dir);
+  require(depths.num_layers() == config.num_layers, ExitCode::usage,
           "{}: the depth set {} ends at {}, the model has {} layers", dir.string(), depths.text(),
-          depths.num_layers(), model.config.num_layers);
+          depths.num_layers(), config.num_layers);
   const WeightFile weights = WeightFile::open(dir);
-  require(
-      !weights.has(fmt::format("model.layers.{}.input_layernorm.weight", model.config.num_layers)),
-      ExitCode::io, "{}: the weights go on after the {} layers that config.json names",
-      dir.string(), model.config.num_layers);
-  model.fingerprint = model_fingerprint(model.config, weights);
-  if (has_tokenizer(dir)) model.tokenizer = load_tokenizer(dir);
-  const int rows = int(model.config.vocab_size);
-  const int vocab = model.tokenizer ? std::min(model.tokenizer->size(), rows) : rows;
-  if (vocab < rows)
-    spdlog::info("{}: head rows {}..{} have no token and are never emitted", dir.string(), vocab,
-                 rows - 1);
-  const bool whole = share.end - share.begin == depths.num_stages(),
-             reads_out = whole || model.exits() > 0;
-  if (share.begin == 0 || (reads_out && model.config.tied_head))
-    model.embedding = std::make_unique<Embedding>(model.config, weights, dtype, place);
-  if (reads_out)
+  Model model{info_of(dir, config, weights), depths, dtype, place.device, share};
+  if (ends.embedding || (ends.head && config.tied_head))
+    model.embedding = std::make_unique<Embedding>(config, weights, dtype, place);
+  if (ends.head)
     model.head =
-        std::make_unique<Head>(model.config, weights, model.embedding.get(), vocab, dtype, place);
-  if (share.begin > 0) model.embedding.reset();  // a tied head shares its memory
+        std::make_unique<Head>(config, weights, model.embedding.get(), model.vocab, dtype, place);
+  if (!ends.embedding) model.embedding.reset();  // a tied head shares its memory
   for (int k = share.begin; k < share.end; ++k)
-    model.stages.emplace_back(model.config, depths.layers(k), weights, dtype, place);
-  model.stop_ids = all_stop_ids(model.config, model.tokenizer.get());
+    model.stages.emplace_back(config, depths.layers(k), weights, dtype, place);
   return model;
+}
+
+const Stage& Model::stage(int k) const {
+  require(k >= share.begin && k < share.end, ExitCode::bug,
+          "stage {} is asked for, here are {} .. {}", k, share.begin, share.end - 1);
+  return stages[k - share.begin];
+}
+
+std::int64_t Model::pass_bytes() const {
+  std::int64_t bytes = head ? head->matrix().bytes() : 0;
+  for (const Stage& stage : stages)
+    for (const LayerWeights& w : stage.layers())
+      for (const Matrix* matrix : {&w.qkv, &w.out, &w.gate_up, &w.down}) bytes += matrix->bytes();
+  return bytes;
 }
 
 }  // namespace dex

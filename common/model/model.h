@@ -14,36 +14,53 @@
 
 namespace dex {
 
-// Which of a depth set's stages a process has. The first has the embedding, all that have an exit
-// before the last the head.
-struct StageShare {
-  int begin = 0, end = 0;  // stages [begin, end)
-};
-
-struct Model {
+// What every process that has a part of a model knows of it. No weights.
+struct ModelInfo {
   ModelConfig config;
-  DepthSet depths;
-  Dtype dtype;
-  at::Device device = at::kCPU;  // where the weights lie
   // of config and weights; adapters name the model they belong to by it
   std::string fingerprint;
-  std::unique_ptr<Tokenizer> tokenizer;  // null when the directory has none (ids in, ids out)
-  StageShare share;                      // all of them but on ranks that share a model
-  std::unique_ptr<Embedding> embedding;  // null unless the share begins with stage 0
-  std::vector<Stage> stages;             // of the share, one per depth
-  // null when the share is the last stage alone and not all of the model
-  std::unique_ptr<Head> head;
+  // null when the directory has none (ids in, ids out)
+  std::unique_ptr<Tokenizer> tokenizer;
+  int vocab = 0;                // ids below it may be emitted: those that the tokenizer knows
   std::vector<Token> stop_ids;  // ascending
+};
 
-  // Panels to decode with the model, rows to train on it.
+// Which of a depth set's stages a process has.
+struct StageShare {
+  int begin = 0, end = 0;  // stages [begin, end)
+  int size() const { return end - begin; }
+};
+
+// What is read beside the layers of a share.
+struct ModelEnds {
+  bool embedding = false, head = false;
+};
+
+struct Model : ModelInfo {
+  DepthSet depths;
+  Dtype dtype;
+  at::Device device = at::kCPU;          // where the weights lie
+  StageShare share;                      // all stages but on ranks that share a model
+  std::unique_ptr<Embedding> embedding;  // null where it was not asked for
+  std::vector<Stage> stages;             // of the share, one per depth
+  std::unique_ptr<Head> head;            // null where it was not asked for
+
+  // Panels to decode with the model, rows to train on it. A share alone has the embedding where it
+  // begins the model, and the head where one of its stages ends with an exit before the last;
+  // `ends` asks for other ones.
   static Model load(const std::filesystem::path& dir, const DepthSet& depths, Dtype dtype,
                     WeightPlace place = WeightLayout::panels);
   static Model load(const std::filesystem::path& dir, const DepthSet& depths, Dtype dtype,
                     WeightPlace place, StageShare share);
+  static Model load(const std::filesystem::path& dir, const DepthSet& depths, Dtype dtype,
+                    WeightPlace place, StageShare share, ModelEnds ends);
 
-  int exits() const {
+  const Stage& stage(int k) const;  // by its number in the depth set; of the share
+  int exits() const {               // non-final depths of the share
     return std::min(share.end, depths.num_stages() - 1) - share.begin;
-  }  // non-final depths of the share
+  }
+  // Bytes of weights that a row meets on its way through all layers of the share and the head.
+  std::int64_t pass_bytes() const;
 };
 
 // SHA-256 over the config's numbers and every tensor's name, type, shape and first and last 4 KiB:

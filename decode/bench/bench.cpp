@@ -13,19 +13,21 @@
 namespace dex {
 namespace {
 
-std::vector<BenchTest> tests_of(const BenchPlan& plan, const Model& model) {
-  const int vocab = model.head->vocab();
+std::vector<BenchTest> tests_of(const BenchPlan& plan, const Model& model, const Methods& known) {
+  const int vocab = model.vocab;
   auto contexts = plan.prompts;
   if (contexts.empty()) contexts.push_back(made_up_ids(plan.context + 1, vocab));
   std::vector<BenchTest> tests;
-  const auto add = [&](const std::string& method, std::vector<std::vector<Token>> prompts,
+  const auto add = [&](const std::string& name, std::vector<std::vector<Token>> prompts,
                        int n_prompt, int n_gen) {
-    const DepthSet depths = method == "dex" ? model.depths : DepthSet({}, model.config.num_layers);
-    tests.push_back({.method = method,
+    const Method& method = known.named(name, "--methods");
+    tests.push_back({.method = name,
+                     .is_reference = method.is_reference,
+                     .explores = method.explores,
                      .prompts = std::move(prompts),
                      .n_prompt = n_prompt,
                      .n_gen = n_gen,
-                     .tally = DecodeTally(depths)});
+                     .tally = DecodeTally(method.depths(model.depths))});
   };
   for (const std::string& method : plan.methods)
     if (plan.prompt_tokens > 0)
@@ -54,11 +56,10 @@ void count_in(BenchTest& test, const std::vector<DecodeResult>& results) {
 
 }  // namespace
 
-void BenchPlan::check(const ModelConfig& model) const {
-  require(!methods.empty(), ExitCode::usage, "no method is given, wanted ar or dex");
+void BenchPlan::check(const ModelConfig& model, const Methods& known) const {
+  require(!methods.empty(), ExitCode::usage, "no method is given, wanted {}", known.described());
   for (const std::string& method : methods) {
-    require(method == "ar" || method == "dex", ExitCode::usage,
-            "--methods names \"{}\", wanted ar or dex", method);
+    known.named(method, "--methods");
     require(std::count(methods.begin(), methods.end(), method) == 1, ExitCode::usage,
             "--methods names {} twice", method);
   }
@@ -109,20 +110,12 @@ std::vector<Token> made_up_ids(int count, int vocab) {
   return ids;
 }
 
-std::int64_t weight_bytes_of_pass(const Model& model) {
-  std::int64_t bytes = model.head->matrix().bytes();
-  for (const Stage& stage : model.stages)
-    for (const LayerWeights& w : stage.layers())
-      for (const Matrix* matrix : {&w.qkv, &w.out, &w.gate_up, &w.down}) bytes += matrix->bytes();
-  return bytes;
-}
-
-BenchResult run_bench(const Session& session, const BenchPlan& plan) {
-  plan.check(session.model().config);
+BenchResult run_bench(const Session& session, const Methods& known, const BenchPlan& plan) {
+  plan.check(session.model().config, known);
   std::map<std::string, std::unique_ptr<Decoder>> decoders;
   for (const std::string& method : plan.methods)
-    decoders[method] = method == "dex" ? session.dex() : session.plain();
-  BenchResult result{.tests = tests_of(plan, session.model())};
+    decoders[method] = known.named(method, "--methods").make(session);
+  BenchResult result{.tests = tests_of(plan, session.model(), known)};
 
   Progress progress("bench", (1 + plan.repeats) * std::int64_t(result.tests.size()), "runs");
   std::int64_t done = 0;

@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-bool streams_once_a_token(const BenchTest& test) { return test.method == "ar" && test.n_gen > 0; }
+bool streams_once_a_token(const BenchTest& test) { return test.is_reference && test.n_gen > 0; }
 
 // The best speed that weights were read at: a decoder may beat the plain reader on a machine that
 // others use, too.
@@ -26,16 +26,15 @@ double peak_of(const BenchResult& result, const BenchSetting& setting) {
   return peak;
 }
 
-const BenchTest* same_test_by(const std::string& method, const BenchTest& test,
-                              const BenchResult& result) {
+const BenchTest* same_test_plainly(const BenchTest& test, const BenchResult& result) {
   for (const BenchTest& other : result.tests)
-    if (other.method == method && other.name() == test.name()) return &other;
+    if (other.is_reference && other.name() == test.name()) return &other;
   return nullptr;
 }
 
 // The median of the ratios of runs that followed each other.
 std::optional<double> relative_to_plain(const BenchTest& test, const BenchResult& result) {
-  const BenchTest* plain = same_test_by("ar", test, result);
+  const BenchTest* plain = same_test_plainly(test, result);
   if (!plain || plain == &test) return std::nullopt;
   std::vector<double> ratios = test.rates();
   const std::vector<double> rates = plain->rates();
@@ -128,8 +127,8 @@ std::string bench_table(const BenchResult& result, const BenchSetting& setting) 
                   "tokens/s", "least .. most", "ms", "GB/s", "of peak", "to ar", "rounds/token");
   for (const BenchTest& test : result.tests) text += row(test, result, setting);
   for (const BenchTest& test : result.tests)
-    if (test.method == "dex" && test.n_gen > 0)
-      text += "\n" + test.name() + " by dex, all repeats: " + test.tally.table();
+    if (test.explores && test.n_gen > 0)
+      text += "\n" + test.name() + " by " + test.method + ", all repeats: " + test.tally.table();
   return text;
 }
 

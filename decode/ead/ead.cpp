@@ -4,14 +4,21 @@
 #include <numeric>
 
 #include "common/base/error.h"
-#include "common/model/exit.h"
-#include "decode/prefill.h"
+#include "common/explore/row_pool.h"
+#include "common/model/cpu_engine.h"
+#include "common/model/prefill.h"
 
 namespace dex {
 
-EadReader::EadReader(const Session& session) : session_(session), pool_(session.threads()) {
+EadReader::EadReader(const Session& session) : session_(session) {
   readings_.push_back({"no adapters", {}});
   if (session.has_adapters()) readings_.push_back({"adapters", {}});
+  const auto pool = std::make_shared<ThreadPool>(session.threads());
+  const Adapters& adapters = session.adapters();
+  for (int k = 0; k < session.model().depths.num_stages(); ++k)
+    engines_.push_back(std::make_unique<CpuEngine>(session.model(), StageShare{k, k + 1},
+                                                   adapters.empty() ? nullptr : adapters[k].get(),
+                                                   pool));
 }
 
 void EadReader::read(int text, std::span<const Token> prompt, const DecodeResult& generated) {
@@ -19,52 +26,44 @@ void EadReader::read(int text, std::span<const Token> prompt, const DecodeResult
   std::vector<Token> ids(prompt.begin(), prompt.end());
   for (const auto& t : generated.tokens) ids.push_back(t.token);
   ids.pop_back();  // nothing is asked after the last token
-  std::vector<std::int32_t> context(ids.size());
-  std::iota(context.begin(), context.end(), 0);
-  std::vector<KvCache> caches;
-  for (const Stage& stage : session_.model().stages)
-    caches.push_back(stage.make_cache(int(ids.size())));
-  for_each_chunk(int(ids.size()), [&](int first, int count) {
-    read_chunk(text, first, std::span(ids).subspan(first, count), int(prompt.size()) - 1, generated,
-               context, caches);
+  const int answers_from = int(prompt.size()) - 1;
+  const auto context = RowPool().take(ids.size());
+  for (const auto& engine : engines_) engine->reserve(ids.size());
+  each_prefill_chunk(context, [&](const RowLayout& layout, int first, int count) {
+    const int skipped = std::clamp(answers_from - first, 0, count);
+    const auto answers =
+        ask_exits(engines_.front()->embed(std::span(ids).subspan(first, count)), layout, skipped);
+    append(text, std::span(layout.positions).subspan(skipped), answers_from, answers, generated);
   });
 }
 
-void EadReader::read_chunk(int text, int first, std::span<const Token> ids, int answers_from,
-                           const DecodeResult& generated, std::span<const std::int32_t> context,
-                           std::vector<KvCache>& caches) {
-  const Model& model = session_.model();
-  const int num_stages = model.depths.num_stages(), count = int(ids.size());
-  const int skipped = std::clamp(answers_from - first, 0, count), asked_rows = count - skipped;
-  std::vector<std::int32_t> positions(asked_rows);
-  std::iota(positions.begin(), positions.end(), first + skipped);
-
-  at::Tensor x = model.embedding->rows(ids);
-  const auto layout = RowLayout::contiguous(first, count, context);
-  // answers[reading][row][exit]
-  std::vector<std::vector<std::vector<ExitAnswer>>> answers(readings_.size());
-  for (auto& rows : answers) rows.resize(asked_rows);
-  for (int k = 0; k < num_stages; ++k) {
-    const auto stage = std::size_t(k);
-    model.stages[stage].forward(x, layout, caches[stage], pool_);
-    if (asked_rows == 0) continue;
-    const at::Tensor rows = x.narrow(0, skipped, asked_rows).contiguous();
-    const std::vector<std::vector<Token>> nothing(asked_rows);
+// The rows from `skipped` on, at every exit.
+EadReader::Answers EadReader::ask_exits(at::Tensor x, const RowLayout& layout, int skipped) {
+  const int rows = layout.rows() - skipped;
+  Answers answers(readings_.size());
+  for (auto& by_row : answers) by_row.resize(rows);
+  ExitQuestion question{.width = int(engines_.size()),
+                        .asked = std::vector<std::vector<Token>>(rows),
+                        .positions = {layout.positions.begin() + skipped, layout.positions.end()}};
+  for (const auto& engine : engines_) {
+    engine->forward(x, layout);
+    if (rows == 0) continue;
+    const at::Tensor h = x.narrow(0, skipped, rows).contiguous();
+    std::vector<ExitAnswer> read;
     for (std::size_t r = 0; r < readings_.size(); ++r) {
-      const Adapter* adapter = r == 0 ? nullptr : session_.adapters()[stage].get();
-      if (r > 0 && !adapter) {  // the same exit as without adapters
-        for (std::size_t i = 0; i < answers[r].size(); ++i)
-          answers[r][i].push_back(answers[0][i].back());
-        continue;
-      }
-      auto read = Exit(*model.head, adapter, model.depths.depth(k))
-                      .read(rows, num_stages, nothing, positions, pool_);
-      for (std::size_t i = 0; i < read.size(); ++i) answers[r][i].push_back(std::move(read[i]));
+      question.bare = r == 0;
+      // The last exit has no adapter: both readings are one.
+      if (r == 0 || engine != engines_.back()) read = engine->read(h, question);
+      for (int i = 0; i < rows; ++i) answers[r][i].push_back(read[i]);
     }
   }
+  return answers;
+}
 
+void EadReader::append(int text, std::span<const std::int32_t> positions, int answers_from,
+                       const Answers& answers, const DecodeResult& generated) {
   for (std::size_t r = 0; r < readings_.size(); ++r)
-    for (std::size_t i = 0; i < answers[r].size(); ++i) {
+    for (std::size_t i = 0; i < positions.size(); ++i) {
       const auto& exits = answers[r][i];
       const auto& committed = generated.tokens[positions[i] - answers_from];
       require(exits.back().hash == committed.hash, ExitCode::bug,
@@ -74,7 +73,7 @@ void EadReader::read_chunk(int text, int first, std::span<const Token> ids, int 
       EadRow row{text, positions[i], committed.token, committed.gap, {}, {}, {}};
       std::vector<std::vector<Token>> ranked;
       for (const ExitAnswer& a : exits) {
-        row.candidates.push_back(a.tokens.front());
+        row.candidates.push_back(a.reference);
         row.probabilities.push_back(a.probabilities.front());
         ranked.push_back(a.tokens);
       }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/explore/readiness.h"
+#include "common/model/stage_engine.h"
 #include "decode/session.h"
 
 namespace dex {
@@ -48,12 +49,15 @@ class EadReader {
   const std::vector<EadReading>& readings() const { return readings_; }
 
  private:
-  void read_chunk(int text, int first, std::span<const Token> ids, int answers_from,
-                  const DecodeResult& generated, std::span<const std::int32_t> context,
-                  std::vector<KvCache>& caches);
+  // by reading, row and exit
+  using Answers = std::vector<std::vector<std::vector<ExitAnswer>>>;
+
+  Answers ask_exits(at::Tensor x_RD, const RowLayout& layout, int skipped);
+  void append(int text, std::span<const std::int32_t> positions, int answers_from,
+              const Answers& answers, const DecodeResult& generated);
 
   const Session& session_;
-  ThreadPool pool_;
+  std::vector<std::unique_ptr<StageEngine>> engines_;  // by stage
   std::vector<EadReading> readings_;
 };
 

@@ -2,103 +2,143 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
-#include "common/base/stopwatch.h"
-#include "decode/explorer/message.h"
-#include "decode/prefill.h"
+#include "common/model/prefill.h"
 
 namespace dex {
 
-Explorer::Explorer(const Model& model, const Adapter* adapter, LatticePolicy policy, int stage,
-                   int threads)
+Explorer::Explorer(const ModelInfo& model, const ExplorePlan& plan, int stage, StageEngine& engine,
+                   RowLink& link, AnswerBoard& board)
     : model_(model),
-      exit_(*model.head, adapter, model.depths.depth(stage)),
-      policy_(policy),
+      plan_(plan),
       stage_(stage),
-      pool_(threads) {}
+      engine_(engine),
+      link_(link),
+      board_(board),
+      exits_(exit_proposer(plan.policy)) {}
 
-DecodeResult Explorer::generate(std::span<const Token> prompt, const Limits& limits,
-                                Transport& peers, const OnToken& on_token) {
-  const Stopwatch watch;
-  const int room = room_for(model_, prompt, limits);
-  if (room == 0) return {.finish_reason = "length"};
-  const StopRule stop{model_, limits, room};
-  const int context_size = int(prompt.size()) - 1, last_position = context_size + room - 1;
-  const int num_stages = model_.depths.num_stages();
-  KvCache cache =
-      model_.stages[stage_].make_cache(context_size + room + policy_.max_nodes(num_stages));
+void Explorer::lead(EventQueue& events, const OnToken& on_token, const OnFinish& on_finish) {
+  events_ = &events;
+  on_token_ = on_token;
+  on_finish_ = on_finish;
+  run();
+}
 
-  std::vector<std::int32_t> context(context_size);
-  std::iota(context.begin(), context.end(), 0);
-  prefill(prompt.first(prompt.size() - 1), context, cache, peers);
+void Explorer::run() {
+  while (next_text()) {
+    const Event text = std::move(waiting_.front());
+    waiting_.pop_front();
+    decode(text);
+  }
+}
 
-  DecodeResult result;
-  result.prefill_seconds = watch.seconds();
-  Lattice lattice(num_stages, policy_, context_size, prompt.back(), last_position);
-  for (bool done = false; !done;) {
-    const std::vector<int> nodes(lattice.wave(stage_).begin(), lattice.wave(stage_).end());
-    result.rounds = lattice.round();
-    result.rows += std::int64_t(lattice.wave(0).size());
-    result.peak_rows = std::max(result.peak_rows, int(lattice.wave(0).size()));
+bool Explorer::next_text() {
+  while (waiting_.empty() && !stopping_) act_on(exchange({}, /*wait=*/true).front().events);
+  return !waiting_.empty();
+}
 
-    at::Tensor rows = rows_in(lattice, peers);
-    expand(lattice, rows, cache, peers);
-    while (const auto committed = done ? std::nullopt : lattice.commit()) {
-      result.tokens.push_back(*committed);
-      if (result.tokens.size() == 1) result.first_token_seconds = watch.seconds();
-      if (first() && on_token) on_token(*committed);
-      done = stop.ends(*committed, result);
+void Explorer::act_on(const std::vector<Event>& events) {
+  for (const Event& event : events) {
+    if (event.kind == Event::Kind::submit) waiting_.push_back(event);
+    if (event.kind == Event::Kind::stop) stopping_ = true;
+    if (event.kind != Event::Kind::cancel) continue;
+    cancelled_ = cancelled_ || event.sequence == running_;
+    std::erase_if(waiting_, [&](const Event& text) { return text.sequence == event.sequence; });
+  }
+}
+
+void Explorer::decode(const Event& request) {
+  const std::span<const Token> prompt = request.prompt;
+  const RealClock clock;
+  TextRun text(model_, prompt,
+               {.max_tokens = request.max_tokens, .ignore_stop = request.ignore_stop}, on_token_,
+               clock);
+  if (!text.ended()) {
+    running_ = request.sequence;
+    cancelled_ = false;
+    const int context_size = int(prompt.size()) - 1, num_stages = plan_.depths.num_stages();
+    engine_.reserve(context_size + text.room() + plan_.policy.max_nodes(num_stages));
+    auto context = prefill(prompt.first(context_size));
+    text.prefilled();
+    Lattice lattice(num_stages, std::move(context), prompt.back(), context_size + text.room() - 1,
+                    rows_, request.sequence);
+    while (round(lattice, text)) {
     }
-    if (done) break;
-    lattice.inject();
-    rows_out(lattice, nodes, rows, peers);
+    running_ = -1;
   }
-  result.total_seconds = watch.seconds();
-  return result;
+  if (on_finish_) on_finish_(request.sequence, text.finish());
 }
 
-void Explorer::prefill(std::span<const Token> prompt, std::span<const std::int32_t> context,
-                       KvCache& cache, Transport& peers) {
-  for_each_chunk(int(prompt.size()), [&](int begin, int count) {
-    const auto ids = prompt.subspan(begin, count);
-    at::Tensor x = first() ? model_.embedding->rows(ids)
-                           : unpack_rows(peers.receive(stage_ - 1), model_.config.hidden_size);
-    model_.stages[stage_].forward(x, RowLayout::contiguous(begin, count, context), cache, pool_);
+std::vector<std::int32_t> Explorer::prefill(std::span<const Token> tokens) {
+  auto context = rows_.take(tokens.size());
+  each_prefill_chunk(context, [&](const RowLayout& layout, int begin, int count) {
+    at::Tensor x = first() ? engine_.embed(tokens.subspan(begin, count)) : link_.receive();
+    engine_.forward(x, layout);
     if (last()) return;
-    std::vector<std::int64_t> all(count);
+    std::vector<int> all(count);
     std::iota(all.begin(), all.end(), 0);
-    peers.send(pack_rows(x, all), stage_ + 1);
+    link_.send(x, all);
   });
+  return context;
 }
 
-at::Tensor Explorer::rows_in(const Lattice& lattice, Transport& peers) const {
-  if (!first()) {
-    // In the first rounds no row has come this far, and none is sent.
-    if (lattice.round() == 1) return at::empty({0, model_.config.hidden_size});
-    return unpack_rows(peers.receive(stage_ - 1), model_.config.hidden_size);
-  }
+bool Explorer::round(Lattice& lattice, TextRun& text) {
+  const std::vector<int> nodes(lattice.wave(stage_).begin(), lattice.wave(stage_).end());
+  text.begin_round(lattice.wave(0).size());
+  at::Tensor rows = rows_in(lattice);
+  expand(lattice, rows);
+  while (const auto committed = text.ended() ? std::nullopt : lattice.commit())
+    text.emit(*committed);
+  if (!text.ended() && cancelled_) text.cancel();
+  if (text.ended()) return false;
+  inject(lattice);
+  rows_out(lattice, nodes, rows);
+  return true;
+}
+
+at::Tensor Explorer::rows_in(const Lattice& lattice) {
+  // In the first rounds no row has come this far, and none is sent.
+  if (!first() && lattice.round() == 1) return at::empty({0, model_.config.hidden_size});
+  if (!first()) return link_.receive();
   std::vector<Token> tokens;
   for (int id : lattice.wave(0)) tokens.push_back(lattice.node(id).token);
-  return model_.embedding->rows(tokens);
+  return engine_.embed(tokens);
 }
 
-void Explorer::expand(Lattice& lattice, at::Tensor& rows, KvCache& cache, Transport& peers) {
+void Explorer::expand(Lattice& lattice, at::Tensor& rows) {
   const RowLayout layout = lattice.layout(stage_);
-  model_.stages[stage_].forward(rows, layout, cache, pool_);
-  const auto mine = exit_.read(rows, policy_.answer_width(model_.depths.num_stages()),
-                               lattice.asked(stage_), layout.positions, pool_);
-  const auto all = peers.all_gather(pack_answers(mine));
-  for (int stage = 0; stage < peers.size(); ++stage)
-    lattice.record(stage, unpack_answers(all[stage]));
+  const int width = plan_.policy.answer_width(lattice.num_stages());
+  engine_.forward(rows, layout);
+  auto posts = exchange(
+      engine_.read(rows,
+                   {.width = width, .asked = lattice.asked(stage_), .positions = layout.positions}),
+      /*wait=*/false);
+  for (int stage = 0; stage < lattice.num_stages(); ++stage)
+    lattice.record(stage, std::move(posts[stage].answers));
+  act_on(posts.front().events);
 }
 
-void Explorer::rows_out(const Lattice& lattice, const std::vector<int>& nodes,
-                        const at::Tensor& rows, Transport& peers) const {
+void Explorer::inject(Lattice& lattice) const {
+  std::vector<Proposal> proposals;
+  exits_->propose(lattice, proposals);
+  if (plan_.drafts) plan_.drafts->propose(lattice, proposals);
+  lattice.inject(choose(std::move(proposals), plan_.policy, lattice));
+}
+
+void Explorer::rows_out(const Lattice& lattice, std::span<const int> nodes,
+                        const at::Tensor& rows) {
   if (last()) return;
-  std::vector<std::int64_t> survivors;
+  std::vector<int> survivors;
   for (int id : lattice.wave(stage_ + 1))
     survivors.push_back(std::find(nodes.begin(), nodes.end(), id) - nodes.begin());
-  peers.send(pack_rows(rows, survivors), stage_ + 1);
+  link_.send(rows, survivors);
+}
+
+std::vector<Post> Explorer::exchange(std::vector<ExitAnswer> answers, bool wait) {
+  Post mine{.answers = std::move(answers)};
+  if (events_) mine.events = wait ? events_->wait() : events_->take();
+  return board_.exchange(mine);
 }
 
 }  // namespace dex

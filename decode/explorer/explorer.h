@@ -1,40 +1,70 @@
-// E_k: one stage, its cache and its exit, run on one device (paper, Algorithm 1). Every explorer
-// replays the same lattice from the same answers; there is no coordinator.
+// E_k: one stage and its exit on one device (paper, Algorithm 1). Every explorer replays the same
+// lattice from the same posts; there is no coordinator. Explorer 0 passes on what is asked of them.
 #pragma once
-#include <span>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
 
-#include "common/comm/transport.h"
-#include "common/model/exit.h"
-#include "decode/decoder.h"
+#include "common/explore/event_queue.h"
+#include "common/explore/lattice.h"
+#include "common/model/stage_engine.h"
+#include "decode/explorer/answer_board.h"
+#include "decode/explorer/row_link.h"
+#include "decode/text_run.h"
 
 namespace dex {
 
+// What all explorers of a decoder agree on.
+struct ExplorePlan {
+  DepthSet depths;
+  LatticePolicy policy;
+  std::shared_ptr<const Proposer> drafts;  // beside the exits; or null
+};
+
 class Explorer {
  public:
-  Explorer(const Model& model, const Adapter* adapter, LatticePolicy policy, int stage,
-           int threads);
+  // Of the stage `stage`. What is passed by reference must outlive it.
+  Explorer(const ModelInfo& model, const ExplorePlan& plan, int stage, StageEngine& engine,
+           RowLink& link, AnswerBoard& board);
 
-  // The whole text, in step with the other explorers. All of them return the same tokens; only
-  // stage 0 calls `on_token`.
-  DecodeResult generate(std::span<const Token> prompt, const Limits& limits, Transport& peers,
-                        const OnToken& on_token);
+  // Explorer 0: decodes the texts that `events` submit, one after the other, until it is told to
+  // stop.
+  using OnFinish = std::function<void(int sequence, DecodeResult result)>;
+  void lead(EventQueue& events, const OnToken& on_token, const OnFinish& on_finish);
+  // The others, in step with it.
+  void run();
 
  private:
-  void prefill(std::span<const Token> prompt, std::span<const std::int32_t> context, KvCache& cache,
-               Transport& peers);
-  at::Tensor rows_in(const Lattice& lattice, Transport& peers) const;
-  void expand(Lattice& lattice, at::Tensor& rows, KvCache& cache, Transport& peers);
-  void rows_out(const Lattice& lattice, const std::vector<int>& nodes, const at::Tensor& rows,
-                Transport& peers) const;
+  bool next_text();  // false when there is none and none will come
+  void act_on(const std::vector<Event>& events);
+  void decode(const Event& text);
+  std::vector<std::int32_t> prefill(std::span<const Token> context);
+  bool round(Lattice& lattice, TextRun& text);  // false when it was the last one
+  at::Tensor rows_in(const Lattice& lattice);
+  void expand(Lattice& lattice, at::Tensor& rows);
+  void inject(Lattice& lattice) const;
+  void rows_out(const Lattice& lattice, std::span<const int> nodes, const at::Tensor& rows);
+  std::vector<Post> exchange(std::vector<ExitAnswer> answers, bool wait);
 
   bool first() const { return stage_ == 0; }
-  bool last() const { return stage_ + 1 == model_.depths.num_stages(); }
+  bool last() const { return stage_ + 1 == plan_.depths.num_stages(); }
 
-  const Model& model_;
-  Exit exit_;
-  LatticePolicy policy_;
+  const ModelInfo& model_;
+  const ExplorePlan& plan_;
   int stage_;
-  ThreadPool pool_;
+  StageEngine& engine_;
+  RowLink& link_;
+  AnswerBoard& board_;
+  std::unique_ptr<Proposer> exits_;
+
+  EventQueue* events_ = nullptr;  // explorer 0's
+  OnToken on_token_;
+  OnFinish on_finish_;
+  std::deque<Event> waiting_;  // texts, in the order they came
+  RowPool rows_;
+  int running_ = -1;  // sequence
+  bool cancelled_ = false, stopping_ = false;
 };
 
 }  // namespace dex

@@ -31,6 +31,10 @@ class Cursor {
     at_ += size;
   }
   template <typename T>
+  void take_one(T& value) {
+    take(&value, sizeof value);
+  }
+  template <typename T>
   std::vector<T> take_list() {
     std::uint32_t count = 0;
     take(&count, sizeof count);
@@ -46,14 +50,56 @@ class Cursor {
   std::size_t at_ = 0;
 };
 
+template <typename T>
+void put_one(Bytes& to, const T& value) {
+  put(to, &value, sizeof value);
+}
+
+void put_answer(Bytes& message, const ExitAnswer& a) {
+  put_one(message, a.reference);
+  put_list(message, a.tokens);
+  put_list(message, a.probabilities);
+  put_list(message, a.asked);
+  put_one(message, a.gap);
+  put_one(message, a.hash);
+}
+
+void put_event(Bytes& message, const Event& e) {
+  put_one(message, e.kind);
+  put_one(message, e.sequence);
+  put_list(message, e.prompt);
+  put_one(message, e.max_tokens);
+  put_one(message, e.ignore_stop);
+}
+
+ExitAnswer take_answer(Cursor& from) {
+  ExitAnswer a;
+  from.take_one(a.reference);
+  a.tokens = from.take_list<Token>();
+  a.probabilities = from.take_list<float>();
+  a.asked = from.take_list<float>();
+  from.take_one(a.gap);
+  from.take_one(a.hash);
+  return a;
+}
+
+Event take_event(Cursor& from) {
+  Event e;
+  from.take_one(e.kind);
+  from.take_one(e.sequence);
+  e.prompt = from.take_list<Token>();
+  from.take_one(e.max_tokens);
+  from.take_one(e.ignore_stop);
+  return e;
+}
+
 }  // namespace
 
-Bytes pack_rows(const at::Tensor& h, const std::vector<std::int64_t>& which) {
-  const auto row = std::size_t(h.size(1));
+Bytes pack_rows(const at::Tensor& h, std::span<const int> which) {
+  const std::size_t row = h.size(1);
   Bytes message;
   message.reserve(which.size() * row * sizeof(float));
-  for (std::int64_t i : which)
-    put(message, h.data_ptr<float>() + std::size_t(i) * row, row * sizeof(float));
+  for (const int i : which) put(message, h.data_ptr<float>() + i * row, row * sizeof(float));
   return message;
 }
 
@@ -66,29 +112,22 @@ at::Tensor unpack_rows(const Bytes& message, std::int64_t hidden) {
   return h;
 }
 
-Bytes pack_answers(const std::vector<ExitAnswer>& answers) {
+Bytes pack_post(const Post& post) {
   Bytes message;
-  for (const ExitAnswer& a : answers) {
-    put_list(message, a.tokens);
-    put_list(message, a.probabilities);
-    put_list(message, a.asked);
-    put(message, &a.gap, sizeof a.gap);
-    put(message, &a.hash, sizeof a.hash);
-  }
+  put_one(message, std::uint32_t(post.answers.size()));
+  for (const ExitAnswer& answer : post.answers) put_answer(message, answer);
+  for (const Event& event : post.events) put_event(message, event);
   return message;
 }
 
-std::vector<ExitAnswer> unpack_answers(const Bytes& message) {
-  std::vector<ExitAnswer> answers;
-  for (Cursor cursor(message); !cursor.at_end();) {
-    ExitAnswer& a = answers.emplace_back();
-    a.tokens = cursor.take_list<Token>();
-    a.probabilities = cursor.take_list<float>();
-    a.asked = cursor.take_list<float>();
-    cursor.take(&a.gap, sizeof a.gap);
-    cursor.take(&a.hash, sizeof a.hash);
-  }
-  return answers;
+Post unpack_post(const Bytes& message) {
+  Post post;
+  Cursor from(message);
+  std::uint32_t answers = 0;
+  from.take_one(answers);
+  for (; answers > 0; --answers) post.answers.push_back(take_answer(from));
+  while (!from.at_end()) post.events.push_back(take_event(from));
+  return post;
 }
 
 }  // namespace dex

@@ -1,20 +1,19 @@
-// What explorers say to each other: hidden rows to the next stage, exit answers to everyone.
+// What explorers say to each other, as bytes: hidden rows to the next stage, posts to everyone.
 #pragma once
 #include <ATen/ATen.h>
 
+#include <span>
 #include <vector>
 
 #include "common/comm/transport.h"
-#include "common/explore/exit_answer.h"
+#include "decode/explorer/answer_board.h"
 
 namespace dex {
 
-// those rows, in that order
-Bytes pack_rows(const at::Tensor& h_RD, const std::vector<std::int64_t>& which);
-// (rows, hidden) f32
-at::Tensor unpack_rows(const Bytes& message, std::int64_t hidden);
+Bytes pack_rows(const at::Tensor& h_RD, std::span<const int> which);  // those rows, in that order
+at::Tensor unpack_rows(const Bytes& message, std::int64_t hidden);    // (rows, hidden) f32
 
-Bytes pack_answers(const std::vector<ExitAnswer>& answers);
-std::vector<ExitAnswer> unpack_answers(const Bytes& message);
+Bytes pack_post(const Post& post);
+Post unpack_post(const Bytes& message);
 
 }  // namespace dex

@@ -64,15 +64,17 @@ Json completion(const Session& session, const Job& job, std::size_t prompt_token
             {"total_tokens", prompt_tokens + result.tokens.size()}}}};
 }
 
-class BatchRun {
+class JobFileRun {
  public:
-  BatchRun(const Session& session, const BatchOptions& options)
+  JobFileRun(const Session& session, const Method& method, const JobFileOptions& options)
       : session_(session),
         options_(options),
-        decoder_(options.explore ? session.dex() : session.plain()),
+        decoder_(method.make(session)),
         plain_(options.verify ? session.plain() : nullptr),
-        tally_(options.explore ? session.model().depths : whole_depth()),
-        plain_tally_(whole_depth()) {}
+        depths_(method.depths(session.model().depths)),
+        tally_(depths_),
+        plain_tally_(DepthSet({}, session.model().config.num_layers)),
+        name_(method.name) {}
 
   int run() {
     check_output();
@@ -92,8 +94,6 @@ class BatchRun {
   }
 
  private:
-  DepthSet whole_depth() const { return DepthSet({}, session_.model().config.num_layers); }
-
   // Before hours of decoding, not after them.
   void check_output() const {
     const auto& out = options_.output;
@@ -129,7 +129,7 @@ class BatchRun {
     tally_.add(result);
     answers_ += line_of(answer_row(line, job.custom_id, 200,
                                    completion(session_, job, prompt.size(), result), nullptr));
-    DecodeTally one(options_.explore ? session_.model().depths : whole_depth());
+    DecodeTally one(depths_);
     one.add(result);
     Json stats = one.json();
     stats["custom_id"] = job.custom_id;
@@ -159,10 +159,7 @@ class BatchRun {
                  {"bad_lines", bad_}};
     line["counts"] = tally_.json();
     if (plain_) {
-      std::fputs(("\n" + speed_table(plain_tally_, tally_, options_.explore ? "dex" : "ar",
-                                     options_.explore ? session_.model().depths.num_stages() : 1))
-                     .c_str(),
-                 stderr);
+      std::fputs(("\n" + speed_table(plain_tally_, tally_, name_)).c_str(), stderr);
       spdlog::info("--verify: {} ids and the bits of their final logits equal plain decoding's",
                    tally_.tokens());
       line["verified"] = true;
@@ -174,17 +171,19 @@ class BatchRun {
   }
 
   const Session& session_;
-  const BatchOptions& options_;
+  const JobFileOptions& options_;
   std::unique_ptr<Decoder> decoder_, plain_;
+  DepthSet depths_;
   DecodeTally tally_, plain_tally_;
+  std::string name_;
   std::string answers_, stats_;
   std::int64_t done_ = 0, bad_ = 0;
 };
 
 }  // namespace
 
-int run_batch(const Session& session, const BatchOptions& options) {
-  return BatchRun(session, options).run();
+int run_job_file(const Session& session, const Method& method, const JobFileOptions& options) {
+  return JobFileRun(session, method, options).run();
 }
 
 }  // namespace dex

@@ -3,14 +3,14 @@
 #pragma once
 #include <filesystem>
 
-#include "decode/decoder.h"
+#include "decode/methods/method.h"
 #include "decode/session.h"
 
 namespace dex {
 
-struct BatchOptions {
+struct JobFileOptions {
   std::filesystem::path input, output;
-  bool explore = true, verify = false;
+  bool verify = false;
   Limits limits;  // max_tokens where a job names none
   bool parse_special = false;
 };
@@ -18,6 +18,6 @@ struct BatchOptions {
 // Prints the counts, and one JSON line on stdout. Answers hold only functions of the job; times and
 // round statistics go to <output>.stats.jsonl. Both files appear whole. Returns 0, or 3 when lines
 // were bad. A difference that --verify finds is an Error(bug), and nothing is written.
-int run_batch(const Session& session, const BatchOptions& options);
+int run_job_file(const Session& session, const Method& method, const JobFileOptions& options);
 
 }  // namespace dex

@@ -1,70 +1,72 @@
-#include <numeric>
+#include "decode/methods/ar.h"
 
-#include "common/base/stopwatch.h"
-#include "common/model/exit.h"
-#include "decode/decoder.h"
-#include "decode/prefill.h"
+#include "common/model/cpu_engine.h"
+#include "common/model/prefill.h"
+#include "decode/session.h"
 
 namespace dex {
 namespace {
 
 class PlainDecoder final : public Decoder {
  public:
-  PlainDecoder(const Model& model, int threads)
-      : model_(model), exit_(*model.head, nullptr, model.depths.num_layers()), pool_(threads) {}
+  PlainDecoder(const ModelInfo& model, std::unique_ptr<StageEngine> engine)
+      : model_(model), engine_(std::move(engine)) {}
 
   DecodeResult generate(std::span<const Token> prompt, const Limits& limits,
                         const OnToken& on_token) override {
-    const Stopwatch watch;
-    const int room = room_for(model_, prompt, limits);
-    if (room == 0) return {.finish_reason = "length"};
-    const StopRule stop{model_, limits, room};
-    const int capacity = int(prompt.size()) + room;
-    std::vector<std::int32_t> context(capacity);
-    std::iota(context.begin(), context.end(), 0);
-    std::vector<KvCache> caches;
-    for (const Stage& stage : model_.stages) caches.push_back(stage.make_cache(capacity));
+    const RealClock clock;
+    TextRun text(model_, prompt, limits, on_token, clock);
+    if (text.ended()) return text.finish();
+    RowPool rows;
+    const int context_size = int(prompt.size()) - 1;
+    const auto context = rows.take(int(prompt.size()) + text.room());
+    engine_->reserve(context.size());
 
-    int position = int(prompt.size()) - 1;
-    for_each_chunk(position, [&](int first, int count) {
-      forward(prompt.subspan(first, count), first, context, caches);
-    });
-    DecodeResult result;
-    result.prefill_seconds = watch.seconds();
-    for (Token next = prompt.back();; ++position) {
-      const at::Tensor row = forward({&next, 1}, position, context, caches);
-      const ExitAnswer answer = exit_.read(row, 1, {{}}, {position}, pool_).front();
-      next = answer.tokens.front();
-      result.tokens.push_back({next, 0, 1, ++result.rounds, answer.gap, answer.hash});
-      if (result.rounds == 1) result.first_token_seconds = watch.seconds();
-      if (on_token) on_token(result.tokens.back());
-      if (stop.ends(result.tokens.back(), result)) break;
+    each_prefill_chunk(std::span(context).first(context_size),
+                       [&](const RowLayout& layout, int first, int count) {
+                         at::Tensor x = engine_->embed(prompt.subspan(first, count));
+                         engine_->forward(x, layout);
+                       });
+    text.prefilled();
+    Token next = prompt.back();
+    for (int position = context_size; !text.ended(); ++position) {
+      text.begin_round(1);
+      const ExitAnswer answer = answer_after(next, position, context);
+      next = answer.reference;
+      const int round = position - context_size + 1;
+      text.emit({.token = next, .hop = 1, .round = round, .gap = answer.gap, .hash = answer.hash});
     }
-    result.rows = result.rounds;
-    result.peak_rows = 1;
-    result.total_seconds = watch.seconds();
-    return result;
+    return text.finish();
   }
 
  private:
-  at::Tensor forward(std::span<const Token> ids, int first, std::span<const std::int32_t> context,
-                     std::vector<KvCache>& caches) {
-    at::Tensor x = model_.embedding->rows(ids);
-    const auto layout = RowLayout::contiguous(first, int(ids.size()), context);
-    for (std::size_t k = 0; k < caches.size(); ++k)
-      model_.stages[k].forward(x, layout, caches[k], pool_);
-    return x;
+  ExitAnswer answer_after(Token token, int position, std::span<const std::int32_t> context) {
+    at::Tensor row = engine_->embed({&token, 1});
+    const auto layout = RowLayout::contiguous(position, 1, context);
+    engine_->forward(row, layout);
+    return engine_->read(row, {.asked = {{}}, .positions = layout.positions}).front();
   }
 
-  const Model& model_;
-  Exit exit_;
-  ThreadPool pool_;
+  const ModelInfo& model_;
+  std::unique_ptr<StageEngine> engine_;
 };
 
 }  // namespace
 
 std::unique_ptr<Decoder> plain_decoder(const Model& model, int threads) {
-  return std::make_unique<PlainDecoder>(model, threads);
+  // All stages are one: nobody reads an exit between them.
+  return std::make_unique<PlainDecoder>(
+      model, std::make_unique<CpuEngine>(model, StageShare{0, model.depths.num_stages()}, nullptr,
+                                         std::make_shared<ThreadPool>(threads)));
+}
+
+Method ar_method() {
+  return {.name = "ar",
+          .summary = "plain decoding",
+          .is_reference = true,
+          .make = [](const Session& session) {
+            return plain_decoder(session.model(), session.threads());
+          }};
 }
 
 }  // namespace dex

@@ -12,12 +12,14 @@
 #include "common/base/log.h"
 #include "decode/bench/bench_report.h"
 #include "decode/jobs/job.h"
+#include "launch/program/session_options.h"
 
 namespace dex {
 namespace {
 
 struct BenchOptions {
   SessionOptions session;
+  Methods methods;
   BenchPlan plan;
   std::filesystem::path prompts, json;
 };
@@ -27,7 +29,7 @@ BenchSetting setting_of(const BenchOptions& o, const Session& session) {
           .dtype = o.session.dtype,
           .cpu = cpu_name(),
           .threads = session.threads(),
-          .weight_bytes = weight_bytes_of_pass(session.model()),
+          .weight_bytes = session.model().pass_bytes(),
           .depths = session.model().depths};
 }
 
@@ -45,25 +47,27 @@ void check(const BenchOptions& o) {
   require(o.json.empty() || can_be_written(o.json), ExitCode::usage,
           "--json is {}, wanted a file in a directory that exists", o.json.string());
   BenchPlan plan = o.plan;
-  if (plan.methods.empty()) plan.methods = {"ar"};
-  plan.check(read_model_config(o.session.model));
+  if (plan.methods.empty()) plan.methods = {o.methods.reference().name};
+  plan.check(read_model_config(o.session.model), o.methods);
 }
 
 int run(BenchOptions o) {
   check(o);
   const auto jobs = o.prompts.empty() ? std::vector<JobLine>() : read_jobs(o.prompts, 0);
-  const Session session(o.session);
+  const Session session(o.session, [&](const DepthSet& d) { o.methods.check(d); });
   for (const JobLine& line : jobs) {
     const Job& job = std::get<Job>(line.content);
     o.plan.prompts.push_back(job.prompt ? session.prompt_ids(*job.prompt, false)
                                         : session.chat_ids(job.messages));
   }
   if (o.plan.methods.empty()) {
-    o.plan.methods = {"ar"};
-    if (session.model().depths.num_stages() > 1) o.plan.methods.push_back("dex");
+    o.plan.methods = {o.methods.reference().name};
+    for (const Method& method : o.methods.all())
+      if (method.explores && session.model().depths.num_stages() > 1)
+        o.plan.methods.push_back(method.name);
   }
 
-  const BenchResult result = run_bench(session, o.plan);
+  const BenchResult result = run_bench(session, o.methods, o.plan);
   const BenchSetting setting = setting_of(o, session);
   std::cout << bench_table(result, setting) << "\n" << std::flush;
   if (!o.json.empty()) write_file(o.json, bench_lines(result, setting));
@@ -80,10 +84,10 @@ void add_bench_command(CLI::App& program, std::function<int()>& chosen) {
   auto o = std::make_shared<BenchOptions>();
   CLI::App& c = *program.add_subcommand(
       "bench", "Measure the speeds of plain and explored decoding, loading not counted");
-  o->session.add_model_options(c);
+  add_session_options(c, o->session);
   c.add_option("--methods", o->plan.methods,
-               "ar (plain decoding), dex (depth exploration) (default: ar, and dex when depths are "
-               "explored)")
+               o->methods.described() +
+                   " (default: plain decoding, and exploration when depths are explored)")
       ->delimiter(',');
   c.add_option("--prompt-tokens", o->plan.prompt_tokens,
                "Made-up tokens read up to the first one generated (0: do not measure)")
@@ -96,7 +100,7 @@ void add_bench_command(CLI::App& program, std::function<int()>& chosen) {
                "Job lines (OpenAI batch form) to generate after, in place of made-up tokens");
   c.add_option("--repeats", o->plan.repeats, "Counted runs of each measurement")
       ->capture_default_str();
-  o->session.add_explorer_options(c);
+  o->methods.add_options(c);
   c.add_option("--json", o->json,
                "Write a JSON line per measurement, fields named as llama-bench does");
   c.callback([o, &c, &chosen] {

@@ -15,18 +15,24 @@
 #include "decode/report.h"
 #include "decode/session.h"
 #include "decode/verify.h"
+#include "launch/program/session_options.h"
 
 namespace dex {
 namespace {
 
 struct DecodeOptions {
   SessionOptions session;
+  Methods methods;
   std::string method = "dex", prompt, chat, prompt_ids;
   std::filesystem::path input, output;
   int max_tokens = 128;
   bool verify = false, json = false, ignore_stop = false, parse_special = false;
 
   Limits limits() const { return {max_tokens, ignore_stop}; }
+  const Method& chosen() const { return methods.named(method, "--method"); }
+  Session open() const {
+    return Session(session, [this](const DepthSet& depths) { methods.check(depths); });
+  }
 };
 
 std::vector<Token> parse_ids(const std::string& text) {
@@ -54,10 +60,10 @@ std::string text_of(const Session& session, const DecodeResult& result) {
 }
 
 int decode_prompt(const DecodeOptions& options) {
-  const Session session(options.session);
+  const Session session = options.open();
   const auto prompt = prompt_of(options, session);
-  const bool explore = options.method == "dex";
-  const auto decoder = explore ? session.dex() : session.plain();
+  const auto decoder = options.chosen().make(session);
+  const DepthSet& explored = session.model().depths;
 
   std::optional<TextStream> stream;
   if (session.model().tokenizer && !options.json)
@@ -69,8 +75,7 @@ int decode_prompt(const DecodeOptions& options) {
   const DecodeResult result = decoder->generate(prompt, options.limits(), show);
   if (stream) std::cout << stream->finish() << "\n";
 
-  DecodeTally tally(explore ? session.model().depths
-                            : DepthSet({}, session.model().config.num_layers));
+  DecodeTally tally(options.chosen().depths(explored));
   tally.add(result);
   nlohmann::json line = {{"command", "decode"},
                          {"method", options.method},
@@ -85,13 +90,10 @@ int decode_prompt(const DecodeOptions& options) {
   int code = 0;
   if (options.verify) {
     const DecodeResult plain = session.plain()->generate(prompt, options.limits(), {});
-    DecodeTally plain_tally(DepthSet({}, session.model().config.num_layers));
+    DecodeTally plain_tally(options.methods.reference().depths(explored));
     plain_tally.add(plain);
     const auto difference = first_difference(plain, result);
-    std::fputs(("\n" + speed_table(plain_tally, tally, options.method,
-                                   explore ? session.model().depths.num_stages() : 1))
-                   .c_str(),
-               stderr);
+    std::fputs(("\n" + speed_table(plain_tally, tally, options.method)).c_str(), stderr);
     line["verified"] = !difference;
     line["plain"] = plain_tally.json();
     if (difference)
@@ -114,8 +116,7 @@ void check(const DecodeOptions& o) {
           prompts);
   require(o.input.empty() == o.output.empty(), ExitCode::usage,
           "--input and --output belong together");
-  require(o.method == "dex" || o.method == "ar", ExitCode::usage,
-          "--method is \"{}\", wanted dex or ar", o.method);
+  o.chosen();
   require(o.max_tokens >= 1, ExitCode::usage, "--max-tokens is {}, wanted at least 1",
           o.max_tokens);
   if (!o.prompt_ids.empty()) parse_ids(o.prompt_ids);
@@ -124,13 +125,12 @@ void check(const DecodeOptions& o) {
 int run(const DecodeOptions& o) {
   check(o);
   if (o.input.empty()) return decode_prompt(o);
-  const Session session(o.session);
-  return run_batch(session, {.input = o.input,
-                             .output = o.output,
-                             .explore = o.method == "dex",
-                             .verify = o.verify,
-                             .limits = o.limits(),
-                             .parse_special = o.parse_special});
+  return run_job_file(o.open(), o.chosen(),
+                      {.input = o.input,
+                       .output = o.output,
+                       .verify = o.verify,
+                       .limits = o.limits(),
+                       .parse_special = o.parse_special});
 }
 
 }  // namespace
@@ -138,9 +138,8 @@ int run(const DecodeOptions& o) {
 void add_decode_command(CLI::App& program, std::function<int()>& chosen) {
   auto o = std::make_shared<DecodeOptions>();
   CLI::App& c = *program.add_subcommand("decode", "Decode a prompt or a file of prompts");
-  o->session.add_model_options(c);
-  c.add_option("--method", o->method, "dex (depth exploration) or ar (plain decoding)")
-      ->capture_default_str();
+  add_session_options(c, o->session);
+  c.add_option("--method", o->method, o->methods.described())->capture_default_str();
   c.add_option("--prompt", o->prompt, "Text to continue");
   c.add_option("--chat", o->chat, "A user's message to answer, through the model's chat template");
   c.add_option("--prompt-ids", o->prompt_ids, "Token ids to continue, such as 1,2,3");
@@ -148,7 +147,7 @@ void add_decode_command(CLI::App& program, std::function<int()>& chosen) {
   c.add_option("--output", o->output, "Answer lines, in input order");
   c.add_option("--max-tokens", o->max_tokens, "New tokens at most, where a job does not say")
       ->capture_default_str();
-  o->session.add_explorer_options(c);
+  o->methods.add_options(c);
   c.add_flag("--verify", o->verify,
              "Decode plainly too and compare ids and the bits of the final logits");
   c.add_flag("--ignore-stop", o->ignore_stop, "Go on past the model's end tokens");

@@ -14,6 +14,7 @@
 #include "common/base/progress.h"
 #include "decode/ead/ead_files.h"
 #include "decode/jobs/job.h"
+#include "launch/program/session_options.h"
 
 namespace dex {
 namespace {
@@ -83,7 +84,7 @@ void add_ead_command(CLI::App& program, std::function<int()>& chosen) {
   CLI::App& c = *program.add_subcommand(
       "ead",
       "Measure at which depths tokens are ready (all layers, unless --depths or --adapters)");
-  o->session.add_model_options(c);
+  add_session_options(c, o->session);
   c.add_option("--prompts", o->prompts,
                "Job lines (OpenAI batch form); a bad line ends the measurement")
       ->required();

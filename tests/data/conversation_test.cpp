@@ -37,7 +37,7 @@ std::string policy(std::initializer_list<const char*> turns) {
 }
 
 bool repaired(std::initializer_list<const char*> turns, Repair repair) {
-  return usable_messages(chat(turns)).repaired[repair];
+  return usable_messages(chat(turns)).repaired[std::size_t(repair)];
 }
 
 const char* const kNotice =

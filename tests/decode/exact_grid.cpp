@@ -13,7 +13,6 @@
 #include "common/base/log.h"
 #include "common/base/stopwatch.h"
 #include "common/text/chat_template.h"
-#include "decode/decoder.h"
 #include "decode/jobs/job.h"
 #include "decode/session.h"
 #include "decode/verify.h"

@@ -1,12 +1,18 @@
 // Depth exploration gives plain decoding's ids and the bits of its final logits, whatever explores.
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <map>
 #include <random>
+#include <thread>
 
 #include "common/base/error.h"
 #include "common/explore/readiness.h"
-#include "decode/decoder.h"
+#include "common/model/cpu_engine.h"
 #include "decode/ead/ead.h"
+#include "decode/explorer/explorer.h"
+#include "decode/explorer/transport_links.h"
+#include "decode/methods/ar.h"
+#include "decode/methods/dex.h"
 #include "decode/verify.h"
 #include "tests/support/errors.h"
 #include "tests/support/temp_dir.h"
@@ -136,10 +142,8 @@ TEST_CASE("generation ends at the position limit, at an end token and at the cap
 TEST_CASE("full-mode rounds are K plus the branches that a teacher-forced reading predicts") {
   const test::TempDir dir;
   const auto path = test::TinyModel{.layers = 8, .vocab = 23, .scale = 0.4f}.write(dir / "rounds");
-  SessionOptions options{.model = path, .depths = "2,4,6", .expand = "full", .threads = 2};
+  const Session session({.model = path, .depths = "2,4,6", .threads = 2});
   for (const bool decs : {true, false}) {
-    options.no_decs = !decs;
-    const Session session(options);
     EadReader reader(session);
     const auto prompt = random_prompt(6, 23, 4);
     const Limits limits{.max_tokens = 50, .ignore_stop = true};
@@ -153,7 +157,8 @@ TEST_CASE("full-mode rounds are K plus the branches that a teacher-forced readin
       proposed_early += branch < 3;
     }
     CHECK(proposed_early > 0);
-    CHECK(session.dex()->generate(prompt, limits, {}).rounds == rounds);
+    const auto dex = dex_method({.expand = "full", .no_decs = !decs}).make(session);
+    CHECK(dex->generate(prompt, limits, {}).rounds == rounds);
   }
 }
 
@@ -175,6 +180,159 @@ TEST_CASE("NaN weights end the job with the depth and the position") {
   test::check_refused(ExitCode::io, {"the model gives no numbers", "depth 2", "position"}, [&] {
     dex_decoder(model, {}, {}, 1, {})->generate(random_prompt(3, 97, 2), {}, {});
   });
+}
+
+namespace {
+
+// Explorers of stages that were each loaded alone, as processes of their own would have them.
+class ExplorersApart {
+ public:
+  ExplorersApart(const std::filesystem::path& path, const DepthSet& depths, LatticePolicy policy)
+      : plan_{depths, policy, nullptr} {
+    const int K = depths.num_stages();
+    for (int k = 0; k < K; ++k) {
+      shares_.push_back(Model::load(path, depths, Dtype::f32, WeightLayout::panels, {k, k + 1},
+                                    {.embedding = k == 0, .head = true}));
+      CHECK((shares_.back().embedding != nullptr) == (k == 0));
+      CHECK(shares_.back().stages.size() == 1);
+    }
+  }
+
+  std::map<int, DecodeResult> run(EventQueue& events, const OnToken& on_token = {}) {
+    const int K = plan_.depths.num_stages();
+    auto peers = local_transports(K);
+    std::map<int, DecodeResult> results;
+    std::vector<std::jthread> threads;
+    for (int k = 0; k < K; ++k)
+      threads.emplace_back([&, k] {
+        CpuEngine engine(shares_[k], {k, k + 1}, nullptr, std::make_shared<ThreadPool>(1));
+        TransportLinks links(*peers[k], shares_[k].config.hidden_size);
+        Explorer explorer(shares_[k], plan_, k, engine, links, links);
+        if (k > 0) return explorer.run();
+        explorer.lead(events, on_token,
+                      [&](int sequence, DecodeResult r) { results[sequence] = std::move(r); });
+      });
+    threads.clear();
+    return results;
+  }
+
+ private:
+  ExplorePlan plan_;
+  std::vector<Model> shares_;
+};
+
+Event submit(int sequence, std::vector<Token> prompt, int max_tokens) {
+  return {.kind = Event::Kind::submit,
+          .sequence = sequence,
+          .prompt = std::move(prompt),
+          .max_tokens = max_tokens,
+          .ignore_stop = true};
+}
+
+}  // namespace
+
+TEST_CASE("explorers that hold one stage each decode the texts that are submitted, in turn") {
+  const test::TempDir dir;
+  for (const bool tied : {false, true}) {
+    const auto path =
+        test::TinyModel{.layers = 6, .vocab = 41, .tied = tied}.write(dir / (tied ? "t" : "u"));
+    const DepthSet depths({1, 3, 4}, 6);
+    const Model whole = Model::load(path, depths, Dtype::f32);
+    const auto plain = plain_decoder(whole, 1);
+    for (const LatticePolicy& policy : policies()) {
+      ExplorersApart apart(path, depths, policy);
+      EventQueue events;
+      for (int i = 0; i < 3; ++i) events.add(submit(i, random_prompt(1 + 70 * i, 41, i), 9 + i));
+      events.add({.kind = Event::Kind::stop});
+      const auto results = apart.run(events);
+      REQUIRE(results.size() == 3);
+      for (int i = 0; i < 3; ++i) {
+        const DecodeResult want = plain->generate(random_prompt(1 + 70 * i, 41, i),
+                                                  {.max_tokens = 9 + i, .ignore_stop = true}, {});
+        CHECK(first_difference(want, results.at(i)).value_or("equal") == "equal");
+      }
+    }
+  }
+}
+
+TEST_CASE("a cancelled text ends with a beginning of plain decoding's, and the next one follows") {
+  const test::TempDir dir;
+  const auto path = test::TinyModel{.layers = 6, .vocab = 41}.write(dir / "m");
+  const DepthSet depths({2, 4}, 6);
+  const Model whole = Model::load(path, depths, Dtype::f32);
+  ExplorersApart apart(path, depths, {.expand = Expand::full});
+  EventQueue events;
+  events.add(submit(7, random_prompt(5, 41, 1), 200));
+  events.add(submit(8, random_prompt(5, 41, 2), 200));
+  events.add(submit(9, random_prompt(5, 41, 3), 6));
+  int seen = 0;
+  const auto results = apart.run(events, [&](const CommittedToken&) {
+    if (++seen != 10) return;
+    events.add({.kind = Event::Kind::cancel, .sequence = 7});
+    events.add({.kind = Event::Kind::cancel, .sequence = 8});
+    events.add({.kind = Event::Kind::stop});
+  });
+  CHECK(results.count(8) == 0);
+  const DecodeResult& cut = results.at(7);
+  CHECK(cut.finish_reason == "cancelled");
+  CHECK(cut.tokens.size() >= 10);
+  CHECK(cut.tokens.size() < 20);
+  const auto plain = plain_decoder(whole, 1);
+  const int size = cut.tokens.size();
+  CHECK(plain->generate(random_prompt(5, 41, 1), {.max_tokens = size, .ignore_stop = true}, {})
+            .ids() == cut.ids());
+  CHECK(
+      plain->generate(random_prompt(5, 41, 3), {.max_tokens = 6, .ignore_stop = true}, {}).ids() ==
+      results.at(9).ids());
+}
+
+namespace {
+
+// Goes on with a text behind whatever enters E_0 next; every third token of it is wrong.
+class TextDrafts final : public Proposer {
+ public:
+  explicit TextDrafts(std::vector<Token> text) : text_(std::move(text)) {}
+
+  void propose(const Lattice& lattice, std::vector<Proposal>& proposals) const override {
+    const int before = proposals.size();
+    for (int i = 0; i < before; ++i)
+      lay_block(i, lattice.node(proposals[i].parent).position + 2, proposals);
+    if (lattice.queued()) lay_block(-1, lattice.tip_position() + 1, proposals);
+  }
+
+ private:
+  void lay_block(int follows, std::size_t position, std::vector<Proposal>& proposals) const {
+    for (int step = 0; step < 4 && position < text_.size(); ++step, ++position) {
+      const Token token = (text_[position] + (position % 3 == 0)) % 41;
+      proposals.push_back({.token = token, .source = kDraft, .p = 0.5, .follows = follows});
+      follows = int(proposals.size()) - 1;
+    }
+  }
+
+  std::vector<Token> text_;
+};
+
+}  // namespace
+
+TEST_CASE("drafts in the wave, right and wrong ones, change rounds and no bit") {
+  const test::TempDir dir;
+  const auto path = test::TinyModel{.layers = 6, .vocab = 41, .scale = 0.2f}.write(dir / "m");
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::i8})
+    for (const int K : {1, 2, 3}) {
+      const Model model = Model::load(path, DepthSet::uniform(K, 6), dtype);
+      const auto prompt = random_prompt(5, 40, 3);
+      const Limits limits{.max_tokens = 40, .ignore_stop = true};
+      const DecodeResult want = plain_decoder(model, 1)->generate(prompt, limits, {});
+      std::vector<Token> text = prompt;
+      for (const Token id : want.ids()) text.push_back(id);
+      const auto drafts = std::make_shared<TextDrafts>(text);
+      const LatticePolicy policy{.rows = 16};
+      const auto without = dex_decoder(model, {}, policy, 1, {})->generate(prompt, limits, {}),
+                 with = dex_decoder(model, {}, policy, 1, {}, drafts)->generate(prompt, limits, {});
+      CAPTURE(name_of(dtype), K);
+      CHECK(first_difference(want, with).value_or("equal") == "equal");
+      CHECK(with.rounds < without.rounds);
+    }
 }
 
 }  // namespace dex

@@ -53,27 +53,54 @@ TEST_CASE("options that cannot be are refused with the value seen") {
       {{.model = model, .depths = "17"}, "17"},
       {{.model = model, .depths = "4,4"}, "4"},
       {{.model = model, .depths = "a"}, "a"},
-      {{.model = model, .expand = "wide"}, "wide"},
-      {{.model = model, .rows = 0}, "0 rows"},
-      {{.model = model, .rows = 2000000000}, "2000000000"},
-      {{.model = model, .width = 0}, "width 0"},
-      {{.model = model, .no_decs = true}, "--no-decs"},
-      {{.model = model, .depths = "8", .devices = "cuda:0"}, "cuda:0"},
-      {{.model = model, .depths = "8", .devices = "cpu:0"}, "1 devices"},
-      {{.model = model, .devices = "cpu:4096"}, "cpu:4096"},
-      {{.model = model, .devices = "cuda:0"}, "cuda:0"},
-      {{.model = model, .devices = "cpu:0,"}, "cpu:0"},
-      {{.model = model, .devices = "cpu:x"}, "cpu:x"},
-      {{.model = model, .single_exit = true}, "--single-exit"},
-      {{.model = model, .chat_template = "jinja"}, "jinja"},
-      {{.model = model, .depths = "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15", .expand = "full"},
-       "16 depths"}};
+      {{.model = model, .chat_template = "jinja"}, "jinja"}};
   for (const auto& [options, seen] : cases) {
     CAPTURE(seen);
     const auto [code, message] = refusal([&] { Session{options}; });
     CHECK(code == ExitCode::usage);
     CHECK_THAT(message, Catch::Contains(seen));
   }
+}
+
+TEST_CASE("a method's options that cannot be are refused before the weights are read") {
+  const test::TempDir dir;
+  const auto model = test::TinyModel{.layers = 16}.write(dir / "m");
+  fs::remove(model / "model.safetensors");
+  const std::vector<std::tuple<std::string, ExploreOptions, std::string>> cases{
+      {"", {.expand = "wide"}, "wide"},
+      {"", {.rows = 0}, "0 rows"},
+      {"", {.rows = 2000000000}, "2000000000"},
+      {"", {.width = 0}, "width 0"},
+      {"", {.no_decs = true}, "--no-decs"},
+      {"8", {.devices = "cuda:0"}, "cuda:0"},
+      {"8", {.devices = "cpu:0"}, "1 devices"},
+      {"", {.devices = "cpu:4096"}, "cpu:4096"},
+      {"", {.devices = "cuda:0"}, "cuda:0"},
+      {"", {.devices = "cpu:0,"}, "cpu:0"},
+      {"", {.devices = "cpu:x"}, "cpu:x"},
+      {"", {.single_exit = true}, "--single-exit"},
+      {"1,2,3,4,5,6,7,8,9,10,11,12,13,14,15", {.expand = "full"}, "16 depths"}};
+  for (const auto& [depths, options, seen] : cases) {
+    CAPTURE(seen);
+    const Method dex = dex_method(options);
+    const auto [code, message] =
+        refusal([&, &depths = depths] { Session({.model = model, .depths = depths}, dex.check); });
+    CHECK(code == ExitCode::usage);
+    CHECK_THAT(message, Catch::Contains(seen));
+  }
+}
+
+TEST_CASE("methods are found by name, one of them is the reference, and others are named") {
+  const Methods methods;
+  CHECK(methods.reference().name == "ar");
+  CHECK(methods.named("dex", "--method").explores);
+  CHECK_FALSE(methods.named("ar", "--method").explores);
+  const auto [code, message] = refusal([&] { methods.named("fast", "--method"); });
+  CHECK(code == ExitCode::usage);
+  CHECK(message == "--method is \"fast\", wanted dex or ar");
+  const DepthSet explored({2, 4}, 6);
+  CHECK(methods.named("dex", "").depths(explored).text() == explored.text());
+  CHECK(methods.reference().depths(explored).num_stages() == 1);
 }
 
 TEST_CASE("weights with more layers than the config are refused") {

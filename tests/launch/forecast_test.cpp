@@ -13,9 +13,9 @@ TEST_CASE(
     "text") {
   const test::TempDir dir;
   const auto path = test::TinyModel{.layers = 6, .vocab = 41, .scale = 0.08f}.write(dir / "m");
-  const Session session({.model = path, .depths = "2,3,5", .expand = "full", .threads = 1});
+  const Session session({.model = path, .depths = "2,3,5", .threads = 1});
   const Model rows = Model::load(path, DepthSet({2, 3, 5}, 6), Dtype::f32, WeightLayout::rows);
-  const auto dex = session.dex();
+  const auto dex = dex_method({.expand = "full"}).make(session);
   EadReader reader(session);
   std::vector<Sample> samples;
   std::int64_t rounds = 0, tokens = 0;

@@ -39,6 +39,7 @@ class ToyExits {
     };
     for (Token t : a.tokens) a.probabilities.push_back(p(t));
     for (Token t : asked) a.asked.push_back(p(t));
+    a.reference = a.tokens.front();
     return a;
   }
 

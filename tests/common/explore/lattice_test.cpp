@@ -3,6 +3,7 @@
 #include <bit>
 #include <catch2/catch.hpp>
 #include <map>
+#include <set>
 
 #include "common/base/error.h"
 #include "common/explore/readiness.h"
@@ -26,8 +27,9 @@ class SlowExplorers {
         policy_(policy),
         text_(std::move(prompt)),
         room_(room),
-        lattice_(num_stages, policy, int(text_.size()) - 1, text_.back(),
-                 int(text_.size()) - 2 + room),
+        lattice_(num_stages, pool_.take(int(text_.size()) - 1), text_.back(),
+                 int(text_.size()) - 2 + room, pool_),
+        proposer_(exit_proposer(policy)),
         cache_(num_stages) {
     for (auto& rows : cache_)
       for (std::size_t i = 0; i + 1 < text_.size(); ++i) rows[int(i)] = text_[i];
@@ -44,12 +46,17 @@ class SlowExplorers {
         if (int(tokens.size()) == room_) return tokens;
       }
       peak_nodes = std::max(peak_nodes, lattice_.live_nodes());
-      lattice_.inject();
+      std::vector<Proposal> proposals;
+      proposer_->propose(lattice_, proposals);
+      if (drafts) drafts->propose(lattice_, proposals);
+      lattice_.inject(choose(std::move(proposals), policy_, lattice_));
       peak_wave = std::max(peak_wave, int(lattice_.wave(0).size()));
     }
   }
 
   int peak_nodes = 0, peak_wave = 0;
+  const Proposer* drafts = nullptr;
+  const RowPool& pool() const { return pool_; }
 
  private:
   void answers(int k) {
@@ -74,7 +81,7 @@ class SlowExplorers {
     std::vector<Token> seen;
     for (int p = 0; p < layout.context_size[i]; ++p) seen.push_back(rows.at(layout.context[p]));
     for (int b = layout.ancestors_begin[i]; b < layout.ancestors_begin[i + 1]; ++b)
-      seen.push_back(rows.at(layout.branch[b]));
+      seen.push_back(rows.at(layout.ancestors[b]));
     return seen;
   }
 
@@ -92,7 +99,9 @@ class SlowExplorers {
   LatticePolicy policy_;
   std::vector<Token> text_;
   int room_;
+  RowPool pool_;
   Lattice lattice_;
+  std::unique_ptr<Proposer> proposer_;
   std::vector<std::map<int, Token>> cache_;
   std::map<int, std::vector<ExitAnswer>> pending_;
 };
@@ -135,6 +144,7 @@ std::vector<ExitAnswer> distinct_answers(const Lattice& lattice, int k, int num_
     for (int i = 0; i < num_stages; ++i) a.tokens.push_back(next++);
     a.probabilities.assign(a.tokens.size(), 0.1f);
     a.asked.assign(asked.size(), 0.1f);
+    a.reference = a.tokens.front();
     answers.push_back(std::move(a));
   }
   return answers;
@@ -148,7 +158,14 @@ TEST_CASE(
   for (int K = 1; K <= 8; ++K)
     for (int branch = 0; branch < K; ++branch) {
       CAPTURE(K, branch);
-      Lattice lattice(K, kFull, 0, 0, 1000);
+      RowPool pool;
+      Lattice lattice(K, {}, 0, 1000, pool);
+      const auto exits = exit_proposer(kFull);
+      const auto inject = [&] {
+        std::vector<Proposal> proposals;
+        exits->propose(lattice, proposals);
+        lattice.inject(choose(std::move(proposals), kFull, lattice));
+      };
       Token next = 1;
       for (int round = 1; round <= K; ++round) {
         const auto slots = slots_of(lattice, K);
@@ -166,21 +183,20 @@ TEST_CASE(
         if (round == K) break;
         for (int k = 0; k < K; ++k) lattice.record(k, distinct_answers(lattice, k, K, next));
         REQUIRE_FALSE(lattice.commit());
-        lattice.inject();
+        inject();
       }
 
       for (int k = 0; k + 1 < K; ++k) lattice.record(k, distinct_answers(lattice, k, K, next));
       auto reference = distinct_answers(lattice, K - 1, K, next);
       for (int id : lattice.node(lattice.tip()).children)
-        if (lattice.node(id).branch == branch)
-          reference.front().tokens.front() = lattice.node(id).token;
+        if (lattice.node(id).branch == branch) reference.front().reference = lattice.node(id).token;
       // Exit K-2 of the tip has just named its token; the child it stands for enters next round.
       const bool last_branch = branch == K - 1;
       const auto before = slots_of(lattice, K);
       lattice.record(K - 1, reference);
       const auto committed = lattice.commit();
       REQUIRE(committed);
-      CHECK(committed->token == reference.front().tokens.front());
+      CHECK(committed->token == reference.front().reference);
       CHECK(committed->branch == branch);
       CHECK(committed->hop == branch + 1);
       CHECK_FALSE(lattice.commit());
@@ -200,12 +216,12 @@ TEST_CASE(
         for (int k = 0; k < K; ++k) CHECK(lattice.wave(k).empty());
       }
 
-      lattice.inject();
+      inject();
       int rounds = 1;  // until the next commit: b + 1 in steady state
       for (;; ++rounds) {
         for (int k = 0; k < K; ++k) lattice.record(k, distinct_answers(lattice, k, K, next));
         if (lattice.commit()) break;
-        lattice.inject();
+        inject();
       }
       CHECK(rounds == branch + 1);
     }
@@ -279,10 +295,114 @@ TEST_CASE("a budget of enough rows and width needs no more rounds than the full 
   }
 }
 
+namespace {
+
+// Drafts behind every row that enters E_0 next: what `text` goes on with, right or wrong.
+class TextDrafts final : public Proposer {
+ public:
+  TextDrafts(std::vector<Token> text, int length) : text_(std::move(text)), length_(length) {}
+
+  void propose(const Lattice& lattice, std::vector<Proposal>& proposals) const override {
+    const int injected = int(proposals.size());
+    for (int i = 0; i < injected; ++i)
+      lay_block(i, lattice.node(proposals[i].parent).position + 2, proposals);
+    if (lattice.queued()) lay_block(-1, lattice.tip_position() + 1, proposals);
+  }
+
+ private:
+  // Behind proposal `follows`, or the queued token; its first token stands at `position`.
+  void lay_block(int follows, std::size_t position, std::vector<Proposal>& proposals) const {
+    for (int step = 0; step < length_ && position < text_.size(); ++step, ++position) {
+      const double before = follows < 0 ? 1 : proposals[follows].p;
+      proposals.push_back(
+          {.token = text_[position], .source = kDraft, .p = before * 0.9, .follows = follows});
+      follows = int(proposals.size()) - 1;
+    }
+  }
+
+  std::vector<Token> text_;
+  int length_;
+};
+
+}  // namespace
+
+TEST_CASE("a block that enters in its parent's wave is committed in one round, right or wrong") {
+  for (int K : {1, 2, 3, 4}) {
+    const ToyExits exits(K, 7, 5);
+    const std::vector<Token> prompt{1, 0, 1};
+    const int room = 24;
+    const auto want = plain_text(exits, K, prompt, room);
+    std::vector<Token> whole = prompt;
+    whole.insert(whole.end(), want.begin(), want.end());
+    std::vector<Token> wrong = whole;
+    for (std::size_t i = 0; i < wrong.size(); i += 3) wrong[i] = (wrong[i] + 1) % 7;
+    for (const LatticePolicy& policy : {kFull, LatticePolicy{.rows = 8, .width = 3}}) {
+      CAPTURE(K, int(policy.expand));
+      SlowExplorers without(exits, K, policy, prompt, room), helped(exits, K, policy, prompt, room),
+          misled(exits, K, policy, prompt, room);
+      const TextDrafts good(whole, 3), bad(wrong, 3);
+      helped.drafts = &good;
+      misled.drafts = &bad;
+      const auto plain = without.run(), drafted = helped.run();
+      CHECK(ids(plain) == want);
+      CHECK(ids(drafted) == want);
+      CHECK(ids(misled.run()) == want);
+      CHECK(drafted.back().round < plain.back().round);
+      int in_parents_wave = 0;
+      for (const CommittedToken& t : drafted) {
+        if (t.branch != kDraft) continue;
+        CHECK(t.hop == 0);
+        ++in_parents_wave;
+      }
+      CHECK(in_parents_wave > 0);
+    }
+  }
+}
+
+TEST_CASE("what follows a proposal is chosen with it or not at all, parents first") {
+  RowPool pool;
+  const Lattice lattice(2, {}, 0, 100, pool);
+  const std::vector<Proposal> proposals{{.parent = lattice.tip(), .token = 1, .p = 0.2},
+                                        {.token = 2, .p = 0.2, .follows = 0},
+                                        {.parent = lattice.tip(), .token = 3, .p = 0.5},
+                                        {.token = 4, .p = 0.4, .follows = 2}};
+  const auto chosen = choose(proposals, {.rows = 3}, lattice);
+  REQUIRE(chosen.size() == 3);
+  CHECK(chosen[0].token == 3);
+  CHECK(chosen[1].token == 4);
+  CHECK(chosen[1].follows == 0);
+  CHECK(chosen[2].token == 1);
+}
+
+TEST_CASE("a sequence gives back every row it took, whenever it ends") {
+  for (int room : {1, 2, 7, 24}) {
+    const ToyExits exits(3, 7, 5);
+    RowPool pool;
+    const auto others = pool.take(5);  // of another sequence
+    {
+      Lattice lattice(3, pool.take(4), 1, 3 + room, pool, 1);
+      CHECK(lattice.layout(0).sequence == 1);
+      CHECK(lattice.layout(0).cache_rows.front() == 9);
+    }
+    CHECK(pool.taken() == 5);
+    CHECK(pool.take() == 5);
+  }
+}
+
+TEST_CASE("a token proposed twice after one prefix is a fault of the proposer") {
+  RowPool pool;
+  Lattice lattice(2, {}, 0, 100, pool);
+  const std::vector<Proposal> twice{{.parent = lattice.tip(), .token = 1},
+                                    {.parent = lattice.tip(), .token = 1}};
+  CHECK_THROWS_AS(lattice.inject(twice), Error);
+}
+
 TEST_CASE("impossible lattices are refused") {
-  CHECK_THROWS_AS(Lattice(3, {.rows = 0}, 0, 0, 9), Error);
-  CHECK_THROWS_AS(Lattice(3, {.width = 0}, 0, 0, 9), Error);
-  CHECK_THROWS_AS(Lattice(40, kFull, 0, 0, 9), Error);
+  CHECK_THROWS_AS(LatticePolicy{.rows = 0}.check(3), Error);
+  CHECK_THROWS_AS(LatticePolicy{.width = 0}.check(3), Error);
+  CHECK_THROWS_AS(kFull.check(40), Error);
+  RowPool pool;
+  CHECK_THROWS_AS(Lattice(0, {}, 0, 9, pool), Error);
 }
 
 }  // namespace dex

@@ -20,7 +20,7 @@ BenchSetting setting_of(const Session& session) {
           .dtype = "f32",
           .cpu = "some CPU",
           .threads = session.threads(),
-          .weight_bytes = weight_bytes_of_pass(session.model()),
+          .weight_bytes = session.model().pass_bytes(),
           .depths = session.model().depths};
 }
 
@@ -61,12 +61,11 @@ TEST_CASE("a pass meets every matrix of the layers and the head once") {
   const int q = tiny.heads * tiny.head_dim, kv = tiny.kv_heads * tiny.head_dim;
   const int layer =
       tiny.hidden * (q + 2 * kv) + q * tiny.hidden + 3 * tiny.hidden * tiny.intermediate;
-  CHECK(weight_bytes_of_pass(f32.model()) == 4 * (tiny.layers * layer + tiny.vocab * tiny.hidden));
-  CHECK(weight_bytes_of_pass(bf16.model()) == 2 * (tiny.layers * layer + tiny.vocab * tiny.hidden));
+  CHECK(f32.model().pass_bytes() == 4 * (tiny.layers * layer + tiny.vocab * tiny.hidden));
+  CHECK(bf16.model().pass_bytes() == 2 * (tiny.layers * layer + tiny.vocab * tiny.hidden));
   const int scales =
       tiny.layers * (q + 2 * kv + tiny.hidden + 2 * tiny.intermediate + tiny.hidden) + tiny.vocab;
-  CHECK(weight_bytes_of_pass(int8.model()) ==
-        tiny.layers * layer + tiny.vocab * tiny.hidden + 4 * scales);
+  CHECK(int8.model().pass_bytes() == tiny.layers * layer + tiny.vocab * tiny.hidden + 4 * scales);
 }
 
 TEST_CASE("tokens per second times seconds are the tokens, for every method and measurement") {
@@ -75,7 +74,7 @@ TEST_CASE("tokens per second times seconds are the tokens, for every method and 
       {.model = test::TinyModel{}.write(dir / "m"), .depths = "1,2", .threads = 2});
   const BenchPlan plan{
       .methods = {"ar", "dex"}, .prompt_tokens = 20, .tokens = 6, .context = 3, .repeats = 3};
-  const BenchResult result = run_bench(session, plan);
+  const BenchResult result = run_bench(session, Methods(), plan);
   CHECK_FALSE(result.difference);
   CHECK(result.read_peak > 0);
   CHECK(result.peak_memory > 0);
@@ -131,7 +130,7 @@ TEST_CASE("given prompts are what generation follows, and zero leaves a measurem
                        .tokens = 4,
                        .repeats = 1,
                        .prompts = {{1, 2, 3}, {4, 5, 6, 7, 8}}};
-  const BenchResult result = run_bench(session, plan);
+  const BenchResult result = run_bench(session, Methods(), plan);
   REQUIRE(result.tests.size() == 1);
   CHECK(result.tests[0].tokens_per_repeat() == 8);
   CHECK(result.tests[0].tally.tokens() == 8);
@@ -158,7 +157,7 @@ TEST_CASE("a bench that cannot be is refused with the value seen") {
       {{.methods = ar, .prompt_tokens = 8, .tokens = 62, .prompts = {{1, 2, 3}}}, "65"}};
   for (const auto& [plan, seen] : cases)
     test::check_refused(ExitCode::usage, {seen},
-                        [&, &plan = plan] { plan.check(session.model().config); });
+                        [&, &plan = plan] { plan.check(session.model().config, Methods()); });
 }
 
 }  // namespace dex

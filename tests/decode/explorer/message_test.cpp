@@ -6,27 +6,54 @@
 
 namespace dex {
 
-TEST_CASE("answers and rows survive the wire") {
-  const std::vector<ExitAnswer> answers{{{3, 1}, {0.5f, 0.25f}, {0.125f}, 0.75f, 42},
-                                        {{}, {}, {}, 0, 0}};
-  const auto back = unpack_answers(pack_answers(answers));
-  REQUIRE(back.size() == 2);
-  CHECK(back[0].tokens == answers[0].tokens);
-  CHECK(back[0].probabilities == answers[0].probabilities);
-  CHECK(back[0].asked == answers[0].asked);
-  CHECK(back[0].gap == 0.75f);
-  CHECK(back[0].hash == 42);
-  CHECK(unpack_answers({}).empty());
+namespace {
+
+Post some_post() {
+  return {.answers = {{7, {3, 1}, {0.5f, 0.25f}, {0.125f}, 0.75f, 42}, {}},
+          .events = {{.kind = Event::Kind::submit,
+                      .sequence = 5,
+                      .prompt = {9, 8},
+                      .max_tokens = 3,
+                      .ignore_stop = true},
+                     {.kind = Event::Kind::stop}}};
+}
+
+}  // namespace
+
+TEST_CASE("posts and rows survive the wire") {
+  const Post post = some_post(), back = unpack_post(pack_post(post));
+  REQUIRE(back.answers.size() == 2);
+  CHECK(back.answers[0].reference == 7);
+  CHECK(back.answers[0].tokens == post.answers[0].tokens);
+  CHECK(back.answers[0].probabilities == post.answers[0].probabilities);
+  CHECK(back.answers[0].asked == post.answers[0].asked);
+  CHECK(back.answers[0].gap == 0.75f);
+  CHECK(back.answers[0].hash == 42);
+  CHECK(back.answers[1].tokens.empty());
+  REQUIRE(back.events.size() == 2);
+  CHECK(back.events[0].kind == Event::Kind::submit);
+  CHECK(back.events[0].sequence == 5);
+  CHECK(back.events[0].prompt == std::vector<Token>{9, 8});
+  CHECK(back.events[0].max_tokens == 3);
+  CHECK(back.events[0].ignore_stop);
+  CHECK(back.events[1].kind == Event::Kind::stop);
+  CHECK(unpack_post(pack_post({})).answers.empty());
 
   const at::Tensor h = at::arange(12, at::kFloat).reshape({4, 3});
-  CHECK(at::equal(unpack_rows(pack_rows(h, {3, 1}), 3), at::stack({h[3], h[1]})));
+  CHECK(at::equal(unpack_rows(pack_rows(h, std::vector{3, 1}), 3), at::stack({h[3], h[1]})));
   CHECK(unpack_rows(pack_rows(h, {}), 3).size(0) == 0);
 }
 
-TEST_CASE("a cut message is refused at every length") {
-  const Bytes whole = pack_answers({{{3, 1}, {0.5f, 0.25f}, {0.125f}, 0.75f, 42}});
-  for (std::size_t size = 1; size < whole.size(); ++size)
-    CHECK_THROWS_AS(unpack_answers(Bytes(whole.begin(), whole.begin() + long(size))), Error);
+TEST_CASE("a message that is cut inside an answer or an event is refused") {
+  const Post answers{.answers = some_post().answers}, event{.events = {some_post().events.front()}};
+  for (const Post& post : {answers, event}) {
+    const Bytes whole = pack_post(post);
+    for (std::size_t size = 0; size < whole.size(); ++size) {
+      if (post.answers.empty() && size == pack_post({}).size()) continue;  // whole: says nothing
+      CAPTURE(size);
+      CHECK_THROWS_AS(unpack_post(Bytes(whole.begin(), whole.begin() + long(size))), Error);
+    }
+  }
   CHECK_THROWS_AS(unpack_rows(Bytes(5), 2), Error);
 }
 

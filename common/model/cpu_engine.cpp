@@ -1,0 +1,40 @@
+#include "common/model/cpu_engine.h"
+
+#include <utility>
+
+#include "common/base/error.h"
+
+namespace dex {
+
+CpuEngine::CpuEngine(const Model& model, StageShare share, const Adapter* adapter,
+                     std::shared_ptr<ThreadPool> pool)
+    : model_(model), share_(share), pool_(std::move(pool)) {
+  if (!model.head) return;
+  const int depth = model.depths.depth(share.end - 1);
+  exit_.emplace(*model.head, adapter, depth);
+  bare_exit_.emplace(*model.head, nullptr, depth);
+}
+
+void CpuEngine::reserve(int rows) {
+  caches_.clear();
+  for (int k = share_.begin; k < share_.end; ++k)
+    caches_.push_back(model_.stage(k).make_cache(rows));
+}
+
+at::Tensor CpuEngine::embed(std::span<const Token> ids) {
+  require(model_.embedding != nullptr, ExitCode::bug, "stage {} has no embedding", share_.begin);
+  return model_.embedding->rows(ids);
+}
+
+void CpuEngine::forward(at::Tensor& x, const RowLayout& layout) {
+  for (int k = share_.begin; k < share_.end; ++k)
+    model_.stage(k).forward(x, layout, caches_[k - share_.begin], *pool_);
+}
+
+std::vector<ExitAnswer> CpuEngine::read(const at::Tensor& h, const ExitQuestion& question) {
+  const auto& exit = question.bare ? bare_exit_ : exit_;
+  require(exit.has_value(), ExitCode::bug, "stage {} has no head", share_.end - 1);
+  return exit->read(h, question.width, question.asked, question.positions, *pool_);
+}
+
+}  // namespace dex

@@ -1,0 +1,68 @@
+// One text: its room, what ends it, what it took. The one place where a committed token becomes
+// output, whoever decodes.
+#pragma once
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/explore/lattice.h"
+#include "common/model/model.h"
+#include "decode/clock.h"
+
+namespace dex {
+
+struct Limits {
+  int max_tokens = 128;      // 0 gives an empty result
+  bool ignore_stop = false;  // measurements: go on past the model's end tokens
+};
+
+struct DecodeResult {
+  std::vector<CommittedToken> tokens;  // a final end token included
+  std::string finish_reason;           // "stop", "length" or "cancelled"
+  std::optional<Token> stop_id;        // the end token, when one ended it
+  int rounds = 0;                      // passes of every stage, prefill not counted
+  std::int64_t rows = 0;               // rows that entered E_0, prefill not counted
+  int peak_rows = 0;                   // most rows one explorer took in a round
+  double prefill_seconds = 0, first_token_seconds = 0, total_seconds = 0;
+
+  std::vector<Token> ids() const;
+  std::vector<Token> text_ids() const;  // without the end token
+};
+
+using OnToken = std::function<void(const CommittedToken&)>;
+
+// Tokens that fit: the least of limits.max_tokens and the room the model's positions leave.
+// Error(usage) when the prompt is empty, holds unknown ids or leaves no room for a token.
+int room_for(const ModelInfo& model, std::span<const Token> prompt, const Limits& limits);
+
+class TextRun {
+ public:
+  // `on_token` may be empty. Model, clock and callback must outlive it; times count from here.
+  TextRun(const ModelInfo& model, std::span<const Token> prompt, const Limits& limits,
+          const OnToken& on_token, const Clock& clock);
+
+  int room() const { return room_; }
+  bool ended() const { return ended_; }  // also when there is no room for a first token
+
+  void prefilled();                        // the context is laid down
+  void begin_round(int rows);              // that enter E_0
+  void emit(const CommittedToken& token);  // in order; may end the text
+  void cancel();                           // ends it as it stands
+  DecodeResult finish();                   // once, at the end
+
+ private:
+  bool is_stop(Token token) const;
+
+  const ModelInfo& model_;
+  Limits limits_;
+  const OnToken& on_token_;
+  const Clock& clock_;
+  double start_;
+  int room_;
+  bool ended_;
+  DecodeResult result_{.finish_reason = "length"};
+};
+
+}  // namespace dex
