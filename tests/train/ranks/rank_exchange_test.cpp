@@ -84,6 +84,11 @@ TEST_CASE("all ranks name the rank and the key that differ, with both values") {
             "rank 1 was asked for another run: seed is absent, rank 0 has 7");
 }
 
+TEST_CASE("a key that rank 0 alone lacks is a difference, too") {
+  check_all(errors_of_agree({{{"rate", 1}}, {{"rate", 1}, {"seed", 8}}}),
+            "rank 1 was asked for another run: seed is 8, rank 0 has absent");
+}
+
 TEST_CASE("all keys of all ranks that differ are named in one message") {
   check_all(errors_of_agree({{{"a", 1}, {"b", 2}, {"c", 3}},
                              {{"a", 0}, {"b", 2}, {"c", 4}},
