@@ -226,6 +226,22 @@ TEST_CASE("start() may go back to a step that was worked on") {
   }
 }
 
+TEST_CASE("what the reading of a step throws comes out of its enter(), not of one before it") {
+  for (const Place& place : kPlaces)
+    for (std::int64_t broken = 0; broken < 5; ++broken) {
+      INFO(text_of(place) << ", step " << broken << " cannot be read");
+      Run run({1, 1, 1, 1, 1}, broken);
+      Position position(place.pipeline, place.position, run);
+      position.arrive(0, 5);
+      PassScheduler scheduler = position.scheduler(1);
+      scheduler.start(0, 5);
+      work_through(scheduler, position, run, 0, broken);
+      test::check_refused(ExitCode::io, {"step " + std::to_string(broken) + " cannot be read"},
+                          [&] { scheduler.enter(); });
+      CHECK(position.begun() == broken);  // no pass of a later step in its place
+    }
+}
+
 TEST_CASE("the replicas share a step's micro-batches, neighbours together, each to one of them") {
   const test::TempDir dir;
   const Model model = Model::load(test::TinyModel{}.write(dir / "m"), DepthSet({1, 2}, 4),
