@@ -31,6 +31,7 @@ class Run {
   Batch read(std::int64_t step) {
     const std::lock_guard guard(mutex_);
     steps_read_.push_back(step);
+    require(step < steps(), ExitCode::bug, "step {} of {} steps", step, steps());
     require(step != broken_step_, ExitCode::io, "step {} cannot be read", step);
     Batch batch;
     for (std::int64_t n = passes_before(step); n < passes_before(step + 1); ++n)

@@ -1,11 +1,11 @@
 #include "train/loop/sample_order.h"
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <numeric>
 
 #include "tests/support/errors.h"
-#include "train/teacher/teacher_states.h"
 
 using namespace dex;
 

@@ -49,9 +49,9 @@ constexpr ExitSizes kOneExit{.exits = 1, .hidden = 2, .width = 3};
 AdapterWeights exit_weights(int replica, int depth) {
   std::int64_t next = 1000 * replica + 100 * depth;
   const auto numbers = [&](std::vector<std::int64_t> shape) {
-    const at::Tensor tensor = at::empty(shape);
-    next += tensor.numel();
-    return at::arange(next - tensor.numel(), next, at::kFloat).view(shape);
+    const std::int64_t first = next;
+    next += c10::multiply_integers(shape);
+    return at::arange(first, next, at::kFloat).view(shape);
   };
   return {.norm = numbers({2}),
           .up = numbers({3, 2}),

@@ -22,7 +22,7 @@ struct Step {
   int stopped = -1;                   // the rank that is asked to stop
 };
 
-// The cut for any number of positions; three exits, a final stage.
+// Of three exits and a final stage, where there is none.
 RankLayout layout_of(int world, int pipeline) {
   return rank_layout(DepthSet({1, 2, 3}, 4), world, 0, pipeline);
 }
