@@ -31,16 +31,20 @@ Batch PassScheduler::read_next() {
       reads_.push_back(reader_->submit([this, step = next_read_] { return batch_of_(step); }));
   };
   read_ahead();
-  Batch batch = reads_.front().get();
+  std::future<Batch> batch = std::move(reads_.front());
   reads_.pop_front();
   read_ahead();
-  return batch;
+  return batch.get();
 }
 
 void PassScheduler::take_on() {
   Begun next;
   next.work.step = next_step_++;
-  next.work.batch = read_next();
+  try {
+    next.work.batch = read_next();
+  } catch (...) {
+    next.error = std::current_exception();
+  }
   const RankLayout& layout = source_.ranks().layout();
   next.work.mine =
       share_of(std::int64_t(next.work.batch.micro_batches.size()), layout, layout.replica());
@@ -51,11 +55,13 @@ const StepWork& PassScheduler::enter() {
   while (next_step_ < end_ &&
          (steps_.empty() || next_step_ <= steps_.front().work.step + steps_ahead_))
     take_on();
+  if (steps_.front().error) std::rethrow_exception(steps_.front().error);
   return steps_.front().work;
 }
 
 bool PassScheduler::begin_next() {
   for (Begun& step : steps_) {
+    if (step.error) return false;  // a later pass must not take its place
     if (step.begun == step.work.mine.size()) continue;
     const auto next = std::size_t(step.work.mine.begin + step.begun++);
     in_flight_.push_back(source_.begin(step.work.batch.micro_batches[next]));

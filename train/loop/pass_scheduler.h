@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <future>
 #include <memory>
@@ -38,7 +39,8 @@ class PassScheduler {
  private:
   struct Begun {
     StepWork work;
-    std::int64_t begun = 0;  // micro-batches of work.mine
+    std::int64_t begun = 0;    // micro-batches of work.mine
+    std::exception_ptr error;  // what its reading threw, for enter()
   };
   void take_on();  // one more step
   Batch read_next();

@@ -10,11 +10,16 @@ namespace dex {
 namespace {
 
 std::string differences(const nlohmann::json& seen, const nlohmann::json& wanted) {
+  const auto value_of = [](const nlohmann::json& object, const std::string& key) {
+    return object.contains(key) ? object[key].dump() : "absent";
+  };
+  nlohmann::json either = wanted;
+  either.update(seen);
   std::string text;
-  for (const auto& [key, value] : wanted.items())
-    if (!seen.contains(key) || seen[key] != value)
+  for (const auto& [key, value] : either.items())
+    if (!seen.contains(key) || !wanted.contains(key) || seen[key] != wanted[key])
       text += fmt::format("{}{} is {}, rank 0 has {}", text.empty() ? "" : ", ", key,
-                          seen.contains(key) ? seen[key].dump() : "absent", value.dump());
+                          value_of(seen, key), value_of(wanted, key));
   return text;
 }
 

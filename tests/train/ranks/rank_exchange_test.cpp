@@ -1,0 +1,132 @@
+#include "train/ranks/rank_exchange.h"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/rank_threads.h"
+
+using namespace dex;
+using nlohmann::json;
+
+namespace {
+
+using Errors = std::vector<std::optional<Error>>;
+
+Errors errors_of_agree(const std::vector<json>& by_rank) {
+  return test::on_every_rank({.world = int(by_rank.size())},
+                             [&](Ranks& ranks) { agree(ranks, by_rank[ranks.layout().rank]); });
+}
+
+Errors errors_of_different(const std::vector<std::string>& by_rank) {
+  return test::on_every_rank({.world = int(by_rank.size())}, [&](Ranks& ranks) {
+    require_different(ranks, "device", by_rank[ranks.layout().rank]);
+  });
+}
+
+void check_none(const Errors& errors) {
+  for (const auto& error : errors) {
+    INFO((error ? error->what() : ""));
+    CHECK_FALSE(error);
+  }
+}
+
+// The others do not hear of it from one that failed: each throws it itself.
+void check_all(const Errors& errors, const std::string& message) {
+  for (const auto& error : errors) {
+    REQUIRE(error);
+    CHECK(error->code() == ExitCode::usage);
+    CHECK(error->what() == message);
+  }
+}
+
+RankLayout three_depths(int world, int pipeline) {
+  return rank_layout(DepthSet({1, 2, 3}, 4), world, 0, pipeline);
+}
+
+constexpr ExitSizes kOneExit{.exits = 1, .hidden = 2, .width = 3};
+
+// Numbers that tell the replica, the depth and the place.
+AdapterWeights exit_weights(int replica, int depth) {
+  std::int64_t next = 1000 * replica + 100 * depth;
+  const auto numbers = [&](std::vector<std::int64_t> shape) {
+    const std::int64_t first = next;
+    next += c10::multiply_integers(shape);
+    return at::arange(first, next, at::kFloat).view(shape);
+  };
+  return {.norm = numbers({2}),
+          .up = numbers({3, 2}),
+          .up_bias = numbers({3}),
+          .down = numbers({2, 3}),
+          .down_bias = numbers({2}),
+          .alpha = numbers({})};
+}
+
+bool equal(const AdapterWeights& a, const AdapterWeights& b) {
+  const auto left = a.named(), right = b.named();
+  for (std::size_t i = 0; i < left.size(); ++i)
+    if (!left[i].second.equal(right[i].second)) return false;
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("ranks that were asked for the same run go on") {
+  const json run{{"seed", 7}, {"depths", {1, 3}}, {"init", "paper"}};
+  for (int world : {1, 2, 4}) check_none(errors_of_agree(std::vector<json>(world, run)));
+}
+
+TEST_CASE("all ranks name the rank and the key that differ, with both values") {
+  check_all(errors_of_agree({{{"rate", 1}, {"seed", 7}}, {{"rate", 1}, {"seed", 8}}}),
+            "rank 1 was asked for another run: seed is 8, rank 0 has 7");
+  check_all(errors_of_agree({{{"init", "paper"}}, {{"init", "paper"}}, {{"init", "ridge"}}}),
+            "rank 2 was asked for another run: init is \"ridge\", rank 0 has \"paper\"");
+  check_all(errors_of_agree({{{"rate", 1}, {"seed", 7}}, {{"rate", 1}}}),
+            "rank 1 was asked for another run: seed is absent, rank 0 has 7");
+}
+
+TEST_CASE("a key that rank 0 alone lacks is a difference, too") {
+  check_all(errors_of_agree({{{"rate", 1}}, {{"rate", 1}, {"seed", 8}}}),
+            "rank 1 was asked for another run: seed is 8, rank 0 has absent");
+}
+
+TEST_CASE("all keys of all ranks that differ are named in one message") {
+  check_all(errors_of_agree({{{"a", 1}, {"b", 2}, {"c", 3}},
+                             {{"a", 0}, {"b", 2}, {"c", 4}},
+                             {{"a", 1}, {"b", 2}, {"c", 3}},
+                             {{"a", 1}, {"b", false}, {"c", 3}}}),
+            "rank 1 was asked for another run: a is 0, rank 0 has 1, c is 4, rank 0 has 3; "
+            "rank 3 was asked for another run: b is false, rank 0 has 2");
+}
+
+TEST_CASE("ranks that each have a text of their own go on") {
+  check_none(errors_of_different({"one"}));
+  check_none(errors_of_different({"one", "two", "three", ""}));
+}
+
+TEST_CASE("all ranks name the two that have the same text") {
+  check_all(errors_of_different({"one", "two", "three", "two"}), "rank 3 has the device of rank 1");
+  check_all(errors_of_different({"one", "one"}), "rank 1 has the device of rank 0");
+  check_all(errors_of_different({"one", "two", "one", "two", "one"}),
+            "rank 2 has the device of rank 0; rank 3 has the device of rank 1; "
+            "rank 4 has the device of rank 0");
+}
+
+TEST_CASE("the leading rank has the exits of all positions by depth, from the first replica") {
+  for (int pipeline : {1, 2, 3, 4})
+    for (int replicas : {1, 2}) {
+      INFO(pipeline << " positions, " << replicas << " replicas");
+      const RankLayout layout = three_depths(pipeline * replicas, pipeline);
+      std::vector<std::vector<AdapterWeights>> by_rank(layout.world);
+      check_none(test::on_every_rank(layout, [&](Ranks& ranks) {
+        const RankLayout& mine = ranks.layout();
+        const int first = mine.first_exit(mine.pipeline_rank());
+        std::vector<AdapterWeights> own;
+        for (int k = first; k < first + mine.exits(mine.pipeline_rank()); ++k)
+          own.push_back(exit_weights(mine.replica(), k));
+        by_rank[mine.rank] = exits_of_all(ranks, own, kOneExit);
+      }));
+      REQUIRE(by_rank[0].size() == 3);
+      for (int k = 0; k < 3; ++k) CHECK(equal(by_rank[0][k], exit_weights(0, k)));
+      for (std::size_t rank = 1; rank < by_rank.size(); ++rank) CHECK(by_rank[rank].empty());
+    }
+}
