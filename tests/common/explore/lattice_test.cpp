@@ -74,7 +74,7 @@ class SlowExplorers {
     std::vector<Token> seen;
     for (int p = 0; p < layout.context_size[i]; ++p) seen.push_back(rows.at(layout.context[p]));
     for (int b = layout.ancestors_begin[i]; b < layout.ancestors_begin[i + 1]; ++b)
-      seen.push_back(rows.at(layout.branch[b]));
+      seen.push_back(rows.at(layout.ancestors[b]));
     return seen;
   }
 
