@@ -7,6 +7,7 @@
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/program.h"
+#include "launch/program/about.h"
 #include "launch/program/bench_command.h"
 #include "launch/program/decode_command.h"
 #include "launch/program/ead_command.h"
@@ -23,7 +24,8 @@ int run(int argc, char** argv) {
       "one decides.",
       "dex");
   program.set_help_flag("--help", "Show options and leave");
-  program.set_version_flag("--version", "dex " DEX_VERSION);
+  program.set_version_flag("--version", dex::about,
+                           "Show version, commit, libraries and instruction sets, and leave");
   bool quiet = false;
   program.add_flag("--quiet", quiet, "Log warnings and errors only");
   dex::add_config_option(program);

@@ -38,7 +38,7 @@ class InOrderGroup {
     run(between);
     changed_.notify_all();
     const auto& theirs = rank < peer ? between.high : between.low;
-    if (!changed_.wait_for(lock, std::chrono::seconds(5), [&] { return theirs.met; }))
+    if (!changed_.wait_for(lock, std::chrono::seconds(30), [&] { return theirs.met; }))
       fail(ExitCode::temporary, "rank {} waits for rank {} to connect", rank, peer);
     return work;
   }

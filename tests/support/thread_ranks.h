@@ -65,7 +65,7 @@ struct ThreadRanks {
  private:
   static void wait_for_peer(int peer, const std::function<bool()>& done) {
     for (const Stopwatch watch; !done(); std::this_thread::sleep_for(std::chrono::microseconds(50)))
-      require(watch.seconds() < 5, ExitCode::temporary, "rank {} sent nothing", peer);
+      require(watch.seconds() < 30, ExitCode::temporary, "rank {} sent nothing", peer);
   }
 
   TrainOutcome run_one(int rank, Transport& wire, GpuLink& gpu_link) const {

@@ -8,6 +8,7 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/progress.h"
+#include "common/base/version.h"
 #include "train/loss/ridge_over_ranks.h"
 #include "train/ranks/rank_exchange.h"
 #include "train/reports/flops.h"
@@ -79,7 +80,7 @@ TrainLoop::TrainLoop(const TrainOptions& options, const Model& model, TrainingDa
   identity_["depths"] = model.depths.text();
   identity_["model_fingerprint"] = model.fingerprint;
   identity_["data_digest"] = data_.digest;
-  json asked = {{"version", DEX_VERSION},
+  json asked = {{"version", version()},
                 {"world_size", ranks_.layout().world},
                 {"stages", ranks_.layout().pipeline}};
   asked.update(identity_);

@@ -10,6 +10,7 @@
 #include "common/base/file.h"
 #include "common/base/json_file.h"
 #include "common/base/log.h"
+#include "common/base/version.h"
 #include "common/model/tensors.h"
 
 namespace dex {
@@ -57,7 +58,7 @@ StateCache::StateCache(fs::path dir, const Model& model, const std::string& data
       lock_((make_directory(dir_), dir_)),
       shape_{model.depths.num_stages(), -1, model.config.hidden_size} {
   const json about = {{"format", "dex hidden states 1"},
-                      {"version", DEX_VERSION},
+                      {"version", version()},
                       {"model_fingerprint", model.fingerprint},
                       {"data_digest", data_digest},
                       {"depths", model.depths.text()},

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <regex>
 
 #include "common/base/file.h"
 #include "tests/support/temp_dir.h"
@@ -26,6 +27,14 @@ TEST_CASE("clock text rounds to seconds and shows hours only when there are some
   CHECK(dex::clock_text(100 * 3600 + 61) == "100:01:01");
 }
 
+namespace {
+
+std::string at_time_zero(const std::string& line) {  // a busy machine's clock has gone on
+  return std::regex_replace(line, std::regex("[0-9]:[0-9][0-9]"), "0:00");
+}
+
+}  // namespace
+
 TEST_CASE("progress writes to stderr, once when the work is short and no terminal is there") {
   const dex::test::TempDir dir;
   const int saved = dup(STDERR_FILENO);
@@ -40,14 +49,16 @@ TEST_CASE("progress writes to stderr, once when the work is short and no termina
     dex::Progress progress("reading", 4, "records");
     for (int i = 1; i <= 4; ++i) progress.update(i, "note " + std::to_string(i));
   });
-  CHECK(known == "reading [########################] 100% 4/4 records  0:00 elapsed  note 4\n");
+  CHECK(at_time_zero(known) ==
+        "reading [########################] 100% 4/4 records  0:00 elapsed  note 4\n");
   const std::string half = written_by([] {
     dex::Progress progress("reading", 4, "records");
     progress.update(2);
   });
-  CHECK(half == "reading [############............]  50% 2/4 records  0:00 elapsed, 0:00 left\n");
+  CHECK(at_time_zero(half) ==
+        "reading [############............]  50% 2/4 records  0:00 elapsed, 0:00 left\n");
   const std::string unknown = written_by([] { dex::Progress("reading", 0, "records").update(3); });
-  CHECK(unknown == "reading 3 records  0:00 elapsed\n");
+  CHECK(at_time_zero(unknown) == "reading 3 records  0:00 elapsed\n");
   CHECK(written_by([] { dex::Progress progress("reading", 4, "records"); }).empty());
   close(saved);
 }
@@ -74,6 +85,6 @@ TEST_CASE("on a terminal a line is redrawn in place and never longer than a row"
   close(saved);
   close(terminal);
   // 69 columns
-  CHECK(drawn ==
+  CHECK(at_time_zero(drawn) ==
         "\r\033[Ktraining [####....]  50% 2/4 steps  0:00 elapsed, 0:00 left  loss @10\r\n");
 }

@@ -46,7 +46,8 @@ TEST_CASE("a wait for what comes another way ends when it is there") {
   CHECK((ranks.first->receive(1) == message));
 }
 
-TEST_CASE("a wait for what comes another way ends when the peer is gone, or silent for too long") {
+TEST_CASE("a wait for what comes another way ends when the peer is gone, or silent for too long",
+          "[timing]") {
   TwoRanks ranks;
   ranks.first->doing("step 4, hidden rows");
   ranks.first->set_deadline(0.3);

@@ -255,7 +255,8 @@ TEST_CASE("a model that is not byte-level BPE is left to another reader") {
   CHECK_THAT(other, Catch::Contains("Unigram"));
 }
 
-TEST_CASE("long runs need no deep stack, and twice the run takes about twice the time") {
+TEST_CASE("long runs need no deep stack, and twice the run takes about twice the time",
+          "[timing]") {
   for (const char* split : {"qwen", "llama3", "smollm2"}) {
     TinyBpe tiny;
     tiny.split = split;

@@ -26,6 +26,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr double kPatience = 60;  // for what should end by itself, on a busy machine
+constexpr double kSlack = 10;     // what a busy machine may add to a time that is promised
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -117,7 +118,7 @@ TEST_CASE(
   CHECK(run.adapter("parts") == run.adapter("one"));
 }
 
-TEST_CASE("when a process is killed, all others end with 75 at once and name it") {
+TEST_CASE("when a process is killed, all others end with 75 at once and name it", "[timing]") {
   const int victim = GENERATE(0, 1);  // 0 has the store
   Training run;
   run.options["--steps"] = kEndless;
@@ -134,35 +135,37 @@ TEST_CASE("when a process is killed, all others end with 75 at once and name it"
   CHECK(logs.find(named) != std::string::npos);
   CHECK(logs.find("frame #") == std::string::npos);  // libtorch's stack traces
   // not the deadline of 60; a second where nobody else needs the machine
-  CHECK(seconds_since(killed) < 5);
+  CHECK(seconds_since(killed) < 1 + kSlack);
 }
 
 TEST_CASE(
-    "when a process is stopped, all others end with 75 within the step's deadline and name it") {
+    "when a process is stopped, all others end with 75 within the step's deadline and name it",
+    "[timing]") {
   Training run;
   const bool replicas = GENERATE(false, true);
   run.options["--steps"] = kEndless;
-  run.options["--step-timeout"] = "2.5";
+  run.options["--step-timeout"] = "10";
   run.options["--stages"] = replicas ? "1" : "2";
   auto all = run.start_all("out", 2);
   run.wait_for_steps("out");
   all[1]->send(SIGSTOP);
   const auto stopped = Clock::now();
-  check_all_end(all, 75, {"rank 0, step ", "rank 1 sent and took nothing for 2.5 s"}, 1);
-  CHECK(seconds_since(stopped) < 2.5 + 1);
-  CHECK(seconds_since(stopped) > 2);
+  check_all_end(all, 75, {"rank 0, step ", "rank 1 sent and took nothing for 10 s"}, 1);
+  CHECK(seconds_since(stopped) < 10 + 1 + kSlack);
+  CHECK(seconds_since(stopped) > 9);
 }
 
 TEST_CASE(
     "when the network between two processes is cut, both end with 75 within the step's deadline "
     "and name "
-    "each other") {
+    "each other",
+    "[timing]") {
   const test::NetworkPair network;
   if (!network) return;
   Training run;
   const bool replicas = GENERATE(false, true);
   run.options["--steps"] = kEndless;
-  run.options["--step-timeout"] = "2.5";
+  run.options["--step-timeout"] = "10";
   run.options["--stages"] = replicas ? "1" : "2";
   run.host = network.address(0);
   for (int rank = 0; rank < 2; ++rank) run.before[rank] = network.on(rank);
@@ -170,8 +173,8 @@ TEST_CASE(
   run.wait_for_steps("out");
   network.cut();
   const auto cut = Clock::now();
-  check_all_end(all, 75, {"sent and took nothing for 2.5 s"});
-  CHECK(seconds_since(cut) < 2.5 + 1);
+  check_all_end(all, 75, {"sent and took nothing for 10 s"});
+  CHECK(seconds_since(cut) < 10 + 1 + kSlack);
   CHECK(all[0]->log().find("rank 0, step ") != std::string::npos);
   CHECK(all[1]->log().find("rank 1, step ") != std::string::npos);
 }
@@ -197,43 +200,44 @@ TEST_CASE("SIGTERM to one process stops all, saved, with 75") {
   CHECK_FALSE(fs::is_empty(run.dir / "out/checkpoints"));
 }
 
-TEST_CASE("when a process never comes, the others end with 75 within the deadline and name it") {
+TEST_CASE("when a process never comes, the others end with 75 within the deadline and name it",
+          "[timing]") {
   Training run;
-  run.options["--init-timeout"] = "1.5";
+  run.options["--init-timeout"] = "10";
   const auto start = Clock::now();
   auto first = run.start("out", 0, 3), last = run.start("out", 2, 3);
   CHECK(first->wait(kPatience) == 75);
   CHECK(last->wait(kPatience) == 75);
-  CHECK(seconds_since(start) < 1.5 + 1 + 3);  // and the time it takes to start a program
+  CHECK(seconds_since(start) < 10 + 1 + kSlack);
   CHECK(first->log().find("rank 0, joining: of 3 ranks these have not come: 1") !=
         std::string::npos);
 }
 
-TEST_CASE("when rank 0 never comes, the others end with 75 within the deadline") {
+TEST_CASE("when rank 0 never comes, the others end with 75 within the deadline", "[timing]") {
   Training run;
   run.options["--init-timeout"] = "1.5";
   const auto start = Clock::now();
   auto second = run.start("out", 1, 2);
   CHECK(second->wait(kPatience) == 75);
-  CHECK(seconds_since(start) < 1.5 + 1 + 3);
+  CHECK(seconds_since(start) < 1.5 + 1 + kSlack);
   INFO(second->log());
   CHECK(second->log().find("rank 1, joining") != std::string::npos);
 }
 
-TEST_CASE("a port in use ends rank 0 with 75 at once") {
+TEST_CASE("a port in use ends rank 0 with 75 at once", "[timing]") {
   Training run;
   const test::Port taken(true);
   run.port = taken.number();
   const auto start = Clock::now();
   auto first = run.start("out", 0, 2);
   CHECK(first->wait(kPatience) == 75);
-  CHECK(seconds_since(start) < 1 + 3);
+  CHECK(seconds_since(start) < 1 + kSlack);
   INFO(first->log());
   CHECK(first->log().find("port " + std::to_string(taken.number()) + " is in use") !=
         std::string::npos);
 }
 
-TEST_CASE("a host without an address is told at once, and again when joining ends") {
+TEST_CASE("a host without an address is told at once, and again when joining ends", "[timing]") {
   Training run;
   run.host = "no-such-host.invalid";
   run.options["--init-timeout"] = "4";

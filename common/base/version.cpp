@@ -1,0 +1,9 @@
+#include "common/base/version.h"
+
+namespace dex {
+
+std::string version() { return DEX_VERSION; }
+
+std::string commit() { return DEX_COMMIT; }
+
+}  // namespace dex
