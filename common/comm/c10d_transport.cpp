@@ -11,6 +11,7 @@
 #include "common/base/error.h"
 #include "common/base/within.h"
 #include "common/comm/gpu_link.h"
+#include "common/comm/nccl.h"
 #include "common/comm/peer_inbox.h"
 #include "common/comm/process_group.h"
 #include "common/comm/rendezvous.h"
@@ -113,7 +114,7 @@ class C10dTransport::Group {
     doing("connecting GPUs");
     // A store of its own: a call that waits for a peer holds it, and we leave word by ours.
     const auto store = store_->store()->clone();
-    const auto group = [&](const char* name) { return gpu_process_group(place_, store, name); };
+    const auto group = [&](const char* name) { return nccl_group(place_, store, name); };
     auto wire =
         std::make_shared<GpuLink>(group("up"), group("down"), device,
                                   [this](int peer, const auto& done) { wait({peer}, done); });

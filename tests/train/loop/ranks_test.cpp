@@ -1,6 +1,6 @@
 // Training over several ranks, here threads: any number of ranks and stages gives the bits of one
 // rank.
-#include "train/ranks/ranks.h"
+#include "train/ranks/rank_messages.h"
 
 #include <catch2/catch.hpp>
 #include <fstream>
@@ -18,7 +18,7 @@
 #include "tests/support/thread_ranks.h"
 #include "tests/support/tiny_model.h"
 #include "tests/support/tiny_samples.h"
-#include "train/ranks/rank_exchange.h"
+#include "train/ranks/agreement.h"
 
 using namespace dex;
 namespace fs = std::filesystem;
@@ -46,10 +46,10 @@ struct Training : test::ThreadRanks {
                .deterministic = true};
   }
   // Leaves `out`; no rank may fail.
-  std::vector<test::RankResult> finish(const std::string& out, int ranks, int positions) {
+  std::vector<test::RankResult> finish(const std::string& out, int ranks, int pipeline) {
     options.out = dir / out;
     world = ranks;
-    stages = positions;
+    stages = pipeline;
     auto results = run();
     for (const auto& result : results) {
       INFO((result.error ? result.error->what() : ""));
@@ -60,10 +60,10 @@ struct Training : test::ThreadRanks {
   // Runs of these ranks and stages leave the adapters, metrics and other `files` that "one" has.
   void check_like_one(const std::vector<std::pair<int, int>>& layouts,
                       const std::vector<std::string>& files) {
-    for (const auto& [ranks, positions] : layouts) {
-      INFO(options.init << ", " << ranks << " ranks, " << positions << " stages");
-      const std::string out = "out" + std::to_string(ranks) + std::to_string(positions);
-      finish(out, ranks, positions);
+    for (const auto& [ranks, pipeline] : layouts) {
+      INFO(options.init << ", " << ranks << " ranks, " << pipeline << " stages");
+      const std::string out = "out" + std::to_string(ranks) + std::to_string(pipeline);
+      finish(out, ranks, pipeline);
       CHECK(adapter(out) == adapter("one"));
       CHECK(metrics(out) == metrics("one"));
       for (const std::string& name : files) CHECK(file(out + "/" + name) == file("one/" + name));
@@ -294,7 +294,7 @@ TEST_CASE("ranks that have one GPU between them are refused, and told which") {
     for (int rank = 0; rank < world; ++rank)
       threads.emplace_back([&, rank] {
         const auto r = std::size_t(rank);
-        Ranks ranks(RankLayout{.world = world, .rank = rank}, wires[r].get());
+        RankMessages ranks(RankLayout{.world = world, .rank = rank}, wires[r].get());
         const auto error = test::error_of([&] { require_different(ranks, "GPU", gpus[r]); });
         if (error) errors[r] = fmt::format("{}: {}", int(error->code()), error->what());
       });
@@ -489,8 +489,8 @@ TEST_CASE(
 }
 
 TEST_CASE("stages fold in order onto ranks as evenly as their layers allow") {
-  const auto first = [](std::vector<int> inner, int layers, int positions) {
-    return rank_layout(DepthSet(std::move(inner), layers), positions, 0, positions).first_stage;
+  const auto first = [](std::vector<int> inner, int layers, int pipeline) {
+    return rank_layout(DepthSet(std::move(inner), layers), pipeline, 0, pipeline).first_stage;
   };
   CHECK(first({10, 20}, 30, 3) == std::vector<int>{0, 1, 2, 3});
   CHECK(first({10, 20, 30}, 40, 2) == std::vector<int>{0, 2, 4});
