@@ -14,7 +14,8 @@ namespace dex {
 RankGroup::RankGroup() : RankGroup(rank_environment()) {}
 
 RankGroup::RankGroup(RankEnvironment environment) : environment_(std::move(environment)) {
-  // errors: warnings of a lost connection carry a stack trace, and we say it ourselves
+  // libtorch logs errors only: its warnings of a lost connection carry a stack trace, and we tell
+  // of the loss ourselves.
   FLAGS_caffe2_log_level = 2;
   prepare_nccl();
 }

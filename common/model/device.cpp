@@ -26,7 +26,7 @@ at::Device choose_device(const std::string& asked, int local_rank) {
           "--device is {}, but process {} of this machine has no GPU: {} are seen; --device cpu "
           "goes without",
           asked, local_rank, count);
-  const at::Device device(kGpu, static_cast<c10::DeviceIndex>(count == 1 ? 0 : local_rank));
+  const at::Device device(kGpu, c10::DeviceIndex(count == 1 ? 0 : local_rank));
   gpus().setDevice(device);
   return device;
 }

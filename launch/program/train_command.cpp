@@ -53,8 +53,8 @@ TrainingData open_data(const TrainOptions& options, const Model& model) {
 void prepare_torch(const TrainOptions& options, int local_world) {
   const int cores = int(std::max(1u, std::thread::hardware_concurrency()));
   keep_freed_memory();
-  at::globalContext().setSDPUseCuDNN(
-      false);  // it makes a plan for every length, and samples are of all lengths
+  // cuDNN would make a plan for every length, and samples are of all lengths.
+  at::globalContext().setSDPUseCuDNN(false);
   at::set_num_threads(options.threads > 0 ? options.threads : std::max(1, cores / local_world));
   if (!options.deterministic) return;
   setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*replace=*/0);  // or libtorch refuses cuBLAS
@@ -183,8 +183,7 @@ void add_options(CLI::App& c, TrainOptions& o) {
   number("--eval-samples", o.eval_samples, "Held-out samples to evaluate on; 0: none");
   number("--on-nan", o.on_nan,
          "A step whose loss or gradient is no number: stop (the steps before it are saved) or skip "
-         "(it "
-         "changes nothing)");
+         "(it changes nothing)");
   number("--nan-limit", o.nan_limit, "Steps skipped in a row that end the run all the same");
   number("--stages", o.stages,
          "Ranks that share a model's layers; 0: the largest divisor of the number of ranks up to "

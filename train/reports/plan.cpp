@@ -97,8 +97,7 @@ std::string text_of(const TrainPlan& plan) {
   }
   text += fmt::format(
       "{} parameters to train on {} ranks: {} positions x {} replicas; samples of {:.0f} tokens, "
-      "{:.0f} "
-      "supervised\n",
+      "{:.0f} supervised\n",
       plan.trainable, plan.pipeline.size() * std::size_t(plan.replicas), plan.pipeline.size(),
       plan.replicas, plan.sample.tokens, plan.sample.rows);
   if (plan.flops_per_second > 0)

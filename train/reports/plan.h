@@ -19,10 +19,11 @@ struct SampleShape {  // of a mean sample
 
 struct PipelineRankPlan {  // of one rank of each replica
   LayerRange layers;
-  std::vector<int> depths;     // its exits
-  std::int64_t trainable = 0;  // parameters
-  double weight_bytes = 0, trained_bytes = 0,
-         working_bytes = 0;          // frozen weights; adapters, gradients, moments; activations
+  std::vector<int> depths;           // its exits
+  std::int64_t trainable = 0;        // parameters
+  double weight_bytes = 0;           // of the frozen layers
+  double trained_bytes = 0;          // of adapters, gradients and moments
+  double working_bytes = 0;          // of activations
   double sent_bytes = 0, flops = 0;  // a step
 };
 

@@ -100,8 +100,7 @@ void StateCache::require_room(std::int64_t rows) const {
       dir_.string(), rows, shape_[0], shape_[2], gigabytes(wanted), gigabytes(bytes_),
       gigabytes(space.available));
   require(
-      wanted <= bytes_ || static_cast<std::uintmax_t>(wanted - bytes_) <= space.available,
-      ExitCode::io,
+      wanted <= bytes_ || std::uintmax_t(wanted - bytes_) <= space.available, ExitCode::io,
       "{}: {} bytes free, wanted {} more for the hidden states of {} rows; free some or go without "
       "--cache-states",
       dir_.string(), space.available, wanted - bytes_, rows);
