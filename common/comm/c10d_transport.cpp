@@ -11,6 +11,7 @@
 #include "common/base/error.h"
 #include "common/base/within.h"
 #include "common/comm/gpu_link.h"
+#include "common/comm/nccl.h"
 #include "common/comm/peer_inbox.h"
 #include "common/comm/process_group.h"
 #include "common/comm/rendezvous.h"
@@ -23,7 +24,7 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t kSending = 4;  // messages to one rank that may be on their way
 constexpr auto kPoll = std::chrono::microseconds(50);
-// for others to leave or to read word of what stopped them
+// for others to leave, or to read what stopped this rank
 constexpr auto kGrace = milliseconds(250);
 
 // For tests and benches of ranks on one machine: every message is delivered this long after it was
@@ -111,9 +112,9 @@ class C10dTransport::Group {
 
   std::shared_ptr<GpuLink> connect_gpus(at::Device device, const std::vector<int>& peers) {
     doing("connecting GPUs");
-    // A store of its own: a call that waits for a peer holds it, and we leave word by ours.
+    // A store of its own: a call that waits for a peer holds it, and our failures go by ours.
     const auto store = store_->store()->clone();
-    const auto group = [&](const char* name) { return gpu_process_group(place_, store, name); };
+    const auto group = [&](const char* name) { return nccl_group(place_, store, name); };
     auto wire =
         std::make_shared<GpuLink>(group("up"), group("down"), device,
                                   [this](int peer, const auto& done) { wait({peer}, done); });
@@ -226,9 +227,9 @@ class C10dTransport::Group {
                           : fmt::format("rank {}, {}", rank(), doing_);
   }
 
-  // A rank that is gone has left word why, unless it was killed.
+  // A rank that is gone has posted why, unless it was killed.
   [[noreturn]] void lost(int peer, const std::string& reason) {
-    if (const auto word = store_->failure_of(peer)) follow(peer, *word);
+    if (const auto failure = store_->failure_of(peer)) follow(peer, *failure);
     fail(ExitCode::temporary, "{}: rank {} is gone ({})", me(), peer, reason);
   }
 
@@ -240,15 +241,15 @@ class C10dTransport::Group {
     store_->post_failure(fmt::format("{} {}", int(ExitCode::temporary), text));
     for (const auto end = Clock::now() + kGrace; Clock::now() < end;
          std::this_thread::sleep_for(milliseconds(50)))
-      if (const auto word = store_->failure_of(peer))
-        throw Error(ExitCode::temporary, text + "; " + word->substr(word->find(' ') + 1));
+      if (const auto failure = store_->failure_of(peer))
+        throw Error(ExitCode::temporary, text + "; " + failure->substr(failure->find(' ') + 1));
     throw Error(ExitCode::temporary, text);
   }
 
-  [[noreturn]] void follow(int peer, const std::string& word) {
-    const int code = std::atoi(word.c_str());
-    throw Error(static_cast<ExitCode>(code), fmt::format("{}: rank {} has stopped: {}", me(), peer,
-                                                         word.substr(word.find(' ') + 1)));
+  [[noreturn]] void follow(int peer, const std::string& failure) {
+    const int code = std::atoi(failure.c_str());
+    throw Error(ExitCode(code), fmt::format("{}: rank {} has stopped: {}", me(), peer,
+                                            failure.substr(failure.find(' ') + 1)));
   }
 
   RankEnvironment place_;

@@ -54,8 +54,8 @@ GpuLink::~GpuLink() {
 
 void GpuLink::connect(std::vector<int> peers) {
   const c10::DeviceGuard here(device_);  // the caller may be another thread
-  std::sort(peers.begin(),
-            peers.end());  // so pairs connect in one order on all ranks, and none waits in a circle
+  // So pairs connect in one order on all ranks, and none waits in a circle.
+  std::sort(peers.begin(), peers.end());
   const auto exchange = [&](bool sends, int peer) {
     std::vector<at::Tensor> number{at::zeros({1}, device_)};
     const Work work = sends ? way(rank_, peer).send(number, peer, kTag)

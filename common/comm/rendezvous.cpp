@@ -24,7 +24,7 @@ using Store = c10::intrusive_ptr<c10d::Store>;
 constexpr auto kPause = std::chrono::milliseconds(20);
 constexpr auto kProbeTime = std::chrono::seconds(2);
 constexpr auto kNameTime = std::chrono::seconds(60);
-constexpr auto kWordTime = std::chrono::milliseconds(300);
+constexpr auto kFailureTime = std::chrono::milliseconds(300);
 
 std::chrono::milliseconds left_until(Clock::time_point end) {
   return std::max(std::chrono::milliseconds(1),
@@ -138,24 +138,25 @@ void Rendezvous::wait_for_all(Clock::time_point end) {
 
 void Rendezvous::post_failure(const std::string& text) noexcept {
   try {
-    within(Clock::now() + kWordTime, [store = store_, key = key_of("word", place_.rank), text] {
-      store->set(key, std::vector<std::uint8_t>(text.begin(), text.end()));
-      return true;
-    });
+    within(Clock::now() + kFailureTime,
+           [store = store_, key = key_of("failure", place_.rank), text] {
+             store->set(key, std::vector<std::uint8_t>(text.begin(), text.end()));
+             return true;
+           });
   } catch (const std::exception&) {  // the store went with its rank
   }
 }
 
 std::optional<std::string> Rendezvous::failure_of(int rank) noexcept {
   try {
-    const auto word =
-        within(Clock::now() + kWordTime,
-               [store = store_, key = key_of("word", rank)]() -> std::optional<std::string> {
+    const auto failure =
+        within(Clock::now() + kFailureTime,
+               [store = store_, key = key_of("failure", rank)]() -> std::optional<std::string> {
                  if (!store->check({key})) return std::nullopt;
                  const auto bytes = store->get(key);
                  return std::string(bytes.begin(), bytes.end());
                });
-    return word ? *word : std::nullopt;
+    return failure ? *failure : std::nullopt;
   } catch (const std::exception&) {
     return std::nullopt;
   }

@@ -1,4 +1,4 @@
-// libtorch's TCPStore with our deadlines: where ranks meet and leave word of what stopped them.
+// libtorch's TCPStore with our deadlines: where ranks meet, and post what stopped them.
 #pragma once
 #include <torch/csrc/distributed/c10d/Store.hpp>
 

@@ -13,12 +13,13 @@ namespace {
 
 // What the ranks of one process share.
 struct Hub {
-  explicit Hub(int size) : size(size), gathered(std::size_t(size)) {}
+  explicit Hub(int size) : size(size), came(std::size_t(size)), gathered(std::size_t(size)) {}
 
   int size;
   std::mutex mutex;
-  std::condition_variable changed;
   std::map<std::pair<int, int>, std::deque<Bytes>> mail;  // (from, to) -> messages in order
+  std::vector<std::condition_variable> came;              // a message for this rank
+  std::condition_variable gather_changed;
   std::vector<Bytes> gathered;
   int arrived = 0, left = 0;
   bool aborted = false;
@@ -26,7 +27,8 @@ struct Hub {
   ExitCode code = ExitCode::temporary;
 
   template <typename Condition>
-  void wait(std::unique_lock<std::mutex>& lock, Condition condition) {
+  void wait(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
+            Condition condition) {
     changed.wait(lock, [&] { return aborted || condition(); });
     require(!aborted, code, "a peer stopped: {}", reason);
   }
@@ -42,13 +44,13 @@ class LocalTransport final : public Transport {
   void send(Bytes message, int to) override {
     const std::lock_guard lock(hub_->mutex);
     hub_->mail[{rank_, to}].push_back(std::move(message));
-    hub_->changed.notify_all();
+    hub_->came[to].notify_one();
   }
 
   Bytes receive(int from) override {
     std::unique_lock lock(hub_->mutex);
     auto& box = hub_->mail[{from, rank_}];
-    hub_->wait(lock, [&] { return !box.empty(); });
+    hub_->wait(hub_->came[rank_], lock, [&] { return !box.empty(); });
     Bytes message = std::move(box.front());
     box.pop_front();
     return message;
@@ -56,17 +58,18 @@ class LocalTransport final : public Transport {
 
   std::vector<Bytes> all_gather(Bytes mine) override {
     std::unique_lock lock(hub_->mutex);
-    hub_->wait(lock, [&] { return hub_->left == 0; });  // the previous gather is read by all
+    // the previous gather is read by all
+    hub_->wait(hub_->gather_changed, lock, [&] { return hub_->left == 0; });
     hub_->gathered[rank_] = std::move(mine);
     if (++hub_->arrived == hub_->size) {
       hub_->arrived = 0;
       hub_->left = hub_->size;
-      hub_->changed.notify_all();
+      hub_->gather_changed.notify_all();
     } else {
-      hub_->wait(lock, [&] { return hub_->left > 0; });
+      hub_->wait(hub_->gather_changed, lock, [&] { return hub_->left > 0; });
     }
     std::vector<Bytes> all = hub_->gathered;
-    if (--hub_->left == 0) hub_->changed.notify_all();
+    if (--hub_->left == 0) hub_->gather_changed.notify_all();
     return all;
   }
 
@@ -74,7 +77,8 @@ class LocalTransport final : public Transport {
     const std::lock_guard lock(hub_->mutex);
     if (!hub_->aborted) hub_->reason = reason, hub_->code = code;
     hub_->aborted = true;
-    hub_->changed.notify_all();
+    for (auto& rank : hub_->came) rank.notify_all();
+    hub_->gather_changed.notify_all();
   }
 
  private:

@@ -23,7 +23,7 @@ class Transport {
   // wakes every waiting peer
   virtual void abort(const std::string& reason, ExitCode code = ExitCode::temporary) noexcept = 0;
   // for messages of errors: "step 3, hidden rows"
-  virtual void doing(const std::string& what) { static_cast<void>(what); }
+  virtual void doing(const std::string& /*what*/) {}
 };
 
 // Ranks as threads of one process.

@@ -1,9 +1,6 @@
 #include "common/model/device.h"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
-#ifdef DEX_WITH_CUDA
-#include <cuda_runtime_api.h>
-#endif
 
 #include "common/base/error.h"
 
@@ -29,27 +26,10 @@ at::Device choose_device(const std::string& asked, int local_rank) {
           "--device is {}, but process {} of this machine has no GPU: {} are seen; --device cpu "
           "goes without",
           asked, local_rank, count);
-  const at::Device device(kGpu, static_cast<c10::DeviceIndex>(count == 1 ? 0 : local_rank));
+  const at::Device device(kGpu, c10::DeviceIndex(count == 1 ? 0 : local_rank));
   gpus().setDevice(device);
   return device;
 }
-
-#ifdef DEX_WITH_CUDA
-std::string gpu_identity(at::Device device) {
-  cudaDeviceProp properties;
-  const cudaError_t error = cudaGetDeviceProperties(&properties, device.index());
-  require(error == cudaSuccess, ExitCode::bug, "GPU {}: {}", device.index(),
-          cudaGetErrorString(error));
-  std::string digits;
-  for (const char byte : properties.uuid.bytes)
-    digits += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-  return digits;
-}
-#else
-std::string gpu_identity(at::Device) {
-  fail(ExitCode::bug, "this program was built without CUDA, so it sees no GPU");
-}
-#endif
 
 void synchronize(at::Device device) {
   if (!device.is_cpu())

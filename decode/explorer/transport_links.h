@@ -1,6 +1,6 @@
 // Links and board over a transport whose ranks are the explorers in order.
 #pragma once
-#include "common/comm/transport.h"
+#include "common/comm/messages.h"
 #include "decode/explorer/answer_board.h"
 #include "decode/explorer/row_link.h"
 
@@ -9,14 +9,14 @@ namespace dex {
 class TransportLinks final : public RowLink, public AnswerBoard {
  public:
   TransportLinks(Transport& peers, std::int64_t hidden_size)
-      : peers_(peers), hidden_size_(hidden_size) {}
+      : messages_(peers), hidden_size_(hidden_size) {}
 
   void send(const at::Tensor& h_RD, std::span<const int> which) override;
   at::Tensor receive() override;
   std::vector<Post> exchange(const Post& mine) override;
 
  private:
-  Transport& peers_;
+  Messages messages_;
   std::int64_t hidden_size_;
 };
 

@@ -64,7 +64,6 @@ if(DEX_WITH_CUDA)
     set_target_properties(${library} PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "")  # see -idirafter below
   endforeach()
   target_link_libraries(dex_torch INTERFACE ${TORCH_LIBRARIES})
-  target_compile_definitions(dex_torch INTERFACE DEX_WITH_CUDA)
 else()
   # libtorch's own CMake package insists on nvcc, so a CPU build names the two libraries itself.
   target_link_libraries(dex_torch INTERFACE ${DEX_TORCH_DIR}/lib/libtorch_cpu.so ${DEX_TORCH_DIR}/lib/libc10.so)

@@ -8,24 +8,22 @@
 #include <iostream>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include "common/base/command_line.h"
 #include "common/base/dtype.h"
 #include "common/base/error.h"
 #include "common/base/heap.h"
 #include "common/base/log.h"
-#include "common/comm/c10d_transport.h"
-#include "common/comm/gpu_link.h"
-#include "common/comm/process_group.h"
-#include "common/comm/rank_environment.h"
+#include "common/comm/rank_group.h"
 #include "common/model/device.h"
 #include "data/token_shards.h"
 #include "train/loop/stop_signal.h"
 #include "train/loop/train_loop.h"
-#include "train/ranks/machine_speeds.h"
-#include "train/ranks/rank_exchange.h"
-#include "train/ranks/ranks.h"
+#include "train/ranks/agreement.h"
+#include "train/ranks/rank_messages.h"
 #include "train/reports/flops.h"
+#include "train/reports/machine_speeds.h"
 #include "train/reports/plan.h"
 
 namespace dex {
@@ -52,14 +50,12 @@ TrainingData open_data(const TrainOptions& options, const Model& model) {
           .targets = std::int64_t(totals_of(shards->manifest().splits.at("train")).supervised)};
 }
 
-void prepare_torch(const TrainOptions& options, const RankEnvironment& place) {
+void prepare_torch(const TrainOptions& options, int local_world) {
   const int cores = int(std::max(1u, std::thread::hardware_concurrency()));
   keep_freed_memory();
-  prepare_process_groups();
-  at::globalContext().setSDPUseCuDNN(
-      false);  // it makes a plan for every length, and samples are of all lengths
-  at::set_num_threads(options.threads > 0 ? options.threads
-                                          : std::max(1, cores / place.local_world));
+  // cuDNN would make a plan for every length, and samples are of all lengths.
+  at::globalContext().setSDPUseCuDNN(false);
+  at::set_num_threads(options.threads > 0 ? options.threads : std::max(1, cores / local_world));
   if (!options.deterministic) return;
   setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*replace=*/0);  // or libtorch refuses cuBLAS
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
@@ -98,59 +94,38 @@ int plan_only(const TrainOptions& options, const RankEnvironment& place) {
   return int(ExitCode::done);
 }
 
-struct Wires {
-  std::unique_ptr<C10dTransport> all;  // null when there is one rank
-  std::shared_ptr<GpuLink> tensors;    // null unless they compute on GPUs
-};
-
-TrainOutcome train(const TrainOptions& options, const RankEnvironment& place, Wires& wires,
-                   const StopSignal& stop) {
+TrainOutcome train(const TrainOptions& options, RankGroup& group, const StopSignal& stop) {
+  const RankEnvironment& place = group.environment();
   const ModelConfig config = read_model_config(options.model);
   const DepthSet depths = DepthSet::parse(options.depths, config.num_layers);
   const RankLayout layout = rank_layout(depths, place.world, place.rank, options.stages);
   const at::Device device = choose_device(options.device, place.local_rank);
-  Ranks ranks(layout, wires.all.get());
+  RankMessages ranks(layout, group.transport());
   // The rest when data and model are open; but who times which stages, and on what, must be the
   // same to all before they wait.
-  agree(ranks, {{"depths", depths.text()},
-                {"stages", layout.pipeline},
-                {"eval_samples", options.eval_samples},
-                {"device", device.is_cpu() ? "cpu" : "cuda"}});
-  if (wires.all && !device.is_cpu()) {
+  require_agreement(ranks, {{"depths", depths.text()},
+                            {"stages", layout.pipeline},
+                            {"eval_samples", options.eval_samples},
+                            {"device", device.is_cpu() ? "cpu" : "cuda"}});
+  if (!group.alone() && !device.is_cpu()) {
     require_different(ranks, "GPU", gpu_identity(device));
-    wires.tensors = wires.all->connect_gpus(device, gpu_peers(layout));
-    ranks.use_gpu_link(*wires.tensors);
+    ranks.use_gpu_link(group.connect_gpus(device, gpu_peers(layout)));
   }
   const MachineSpeeds speeds = measure_machine(
       ranks, options.model, depths, parse_dtype(options.dtype), device,
       options.width_for(config.hidden_size), options.eval_samples > 0 && device.is_cpu());
-  if (ranks.leads()) spdlog::info("{}", speeds.text(options.dtype));
+  const bool leads = ranks.leads();
+  if (leads) spdlog::info("{}", speeds.text(options.dtype));
   const Model model = Model::load(options.model, depths, parse_dtype(options.dtype),
                                   {WeightLayout::rows, device}, layout.stages());
   const TrainingData data = open_data(options, model);
-  if (ranks.leads())
+  if (leads)
     spdlog::info("plan:\n{}", text_of(plan_training(config, depths, options, layout,
                                                     mean_shape(data), speeds.gemm_peak)));
-  TrainLoop loop(options, model, data, [&] { return stop.raised(); }, ranks, speeds);
+  TrainLoop loop(options, model, data, [&] { return stop.raised(); }, std::move(ranks), speeds);
   loop.prepare();
-  if (wires.all) wires.all->set_deadline(options.step_timeout);
-  TrainOutcome outcome = loop.run();
-  if (wires.all) wires.all->finish();
-  return outcome;
-}
-
-// One rank's error ends the others at once, with its code and message.
-template <typename Work>
-auto with_word_to_peers(C10dTransport* wire, const Work& work) {
-  try {
-    return work();
-  } catch (const Error& error) {
-    if (wire) wire->abort(error.what(), error.code());
-    throw;
-  } catch (const std::exception& error) {
-    if (wire) wire->abort(error.what(), ExitCode::bug);
-    throw;
-  }
+  group.set_deadline(options.step_timeout);
+  return loop.run();
 }
 
 int run(const TrainOptions& options) {
@@ -158,22 +133,15 @@ int run(const TrainOptions& options) {
   // killed one.
   static const auto& stop = *new StopSignal;
   check(options);
-  const RankEnvironment place = rank_environment();
+  RankGroup group;
+  const RankEnvironment& place = group.environment();
   check_for_ranks(options, options.world_size > 0 ? options.world_size : place.world);
-  prepare_torch(options, place);
+  prepare_torch(options, place.local_world);
   if (options.dry_run) return plan_only(options, place);
   require(!options.data.empty(), ExitCode::usage, "--data is missing; only --dry-run goes without");
   require(!options.out.empty(), ExitCode::usage, "--out is missing; only --dry-run goes without");
-  Wires wires;  // they outlive what is thrown: peers are told before connections end
-  if (place.world > 1) {
-    spdlog::info("rank {} of {}, as {} says; meeting at {}:{}", place.rank, place.world,
-                 place.source, place.address, place.port);
-    wires.all = C10dTransport::join(place, options.init_timeout);
-    if (place.rank > 0 && spdlog::get_level() < spdlog::level::warn)
-      spdlog::set_level(spdlog::level::warn);  // rank 0 tells it all
-  }
-  const TrainOutcome outcome =
-      with_word_to_peers(wires.all.get(), [&] { return train(options, place, wires, stop); });
+  group.join(options.init_timeout);
+  const TrainOutcome outcome = group.run([&] { return train(options, group, stop); });
   if (place.rank == 0) std::cout << outcome.summary.dump() << std::endl;
   return int(outcome.finished ? ExitCode::done : ExitCode::temporary);
 }
@@ -215,8 +183,7 @@ void add_options(CLI::App& c, TrainOptions& o) {
   number("--eval-samples", o.eval_samples, "Held-out samples to evaluate on; 0: none");
   number("--on-nan", o.on_nan,
          "A step whose loss or gradient is no number: stop (the steps before it are saved) or skip "
-         "(it "
-         "changes nothing)");
+         "(it changes nothing)");
   number("--nan-limit", o.nan_limit, "Steps skipped in a row that end the run all the same");
   number("--stages", o.stages,
          "Ranks that share a model's layers; 0: the largest divisor of the number of ranks up to "

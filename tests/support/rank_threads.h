@@ -1,4 +1,4 @@
-// Ranks as threads of the test, all in one call.
+// RankMessages as threads of the test, all in one call.
 #pragma once
 #include <ATen/Parallel.h>
 
@@ -10,21 +10,21 @@
 
 #include "common/base/error.h"
 #include "common/comm/transport.h"
-#include "train/ranks/ranks.h"
+#include "train/ranks/rank_messages.h"
 
 namespace dex::test {
 
 // What `call` throws on each rank of the layout's world, whatever rank the layout names. It is no
 // place for assertions, which know one thread only. An error of one rank does not wake the others:
 // those that still wait after a while end with Error(bug).
-inline std::vector<std::optional<Error>> on_every_rank(RankLayout layout,
-                                                       const std::function<void(Ranks&)>& call) {
+inline std::vector<std::optional<Error>> on_every_rank(
+    RankLayout layout, const std::function<void(RankMessages&)>& call) {
   const auto wires = local_transports(layout.world);
   std::vector<std::future<void>> calls;
   for (layout.rank = 0; layout.rank < layout.world; ++layout.rank)
     calls.push_back(std::async(std::launch::async, [layout, &wires, &call] {
       at::set_num_threads(1);
-      Ranks ranks(layout, layout.world > 1 ? wires[layout.rank].get() : nullptr);
+      RankMessages ranks(layout, layout.world > 1 ? wires[layout.rank].get() : nullptr);
       call(ranks);
     }));
   for (const auto& pending : calls)

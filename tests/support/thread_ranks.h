@@ -73,13 +73,12 @@ struct ThreadRanks {
     change(rank, mine);
     const DepthSet depths = DepthSet::parse(mine.depths, read_model_config(model).num_layers);
     const RankLayout layout = rank_layout(depths, world, rank, stages);
-    Ranks ranks(layout, world > 1 ? &wire : nullptr);
+    RankMessages ranks(layout, world > 1 ? &wire : nullptr);
     if (world > 1 && tensors != Tensors::by_transport) {
       gpu_link.connect(gpu_peers(layout));
       ranks.use_gpu_link(gpu_link);
     }
-    const Model part =
-        Model::load(model, depths, Dtype::f32, WeightLayout::rows, ranks.layout().stages());
+    const Model part = Model::load(model, depths, Dtype::f32, WeightLayout::rows, layout.stages());
     alter(rank, part);
     const TrainingData data{.size = samples.size(),
                             .sample =
@@ -89,7 +88,7 @@ struct ThreadRanks {
                                 },
                             .held_out = held_out,
                             .digest = "samples"};
-    return TrainLoop(mine, part, data, [this, rank] { return stop(rank); }, ranks).run();
+    return TrainLoop(mine, part, data, [this, rank] { return stop(rank); }, std::move(ranks)).run();
   }
 };
 

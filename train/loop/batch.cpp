@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/base/ceil_div.h"
 #include "data/batch_plan.h"
 #include "train/teacher/teacher_states.h"
 
@@ -17,7 +18,7 @@ Parts share_out(const std::vector<Sample>& samples, const std::vector<double>& f
     for (std::size_t i : part) tokens += pass_tokens(samples[i]);
     return part.size() == 1 || tokens <= most.tokens;
   };
-  for (std::size_t parts = (samples.size() + most.samples - 1) / most.samples;; ++parts) {
+  for (std::size_t parts = ceil_div(samples.size(), most.samples);; ++parts) {
     Parts split = split_evenly(flops, parts, most.samples);
     if (parts == samples.size() || std::all_of(split.begin(), split.end(), fits)) return split;
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/base/ceil_div.h"
+
 namespace dex {
 namespace {
 
@@ -14,9 +16,9 @@ PassScheduler::PassScheduler(const TeacherStates& source,
                              int micro_batch)
     : source_(source), batch_of_(std::move(batch_of)), reader_(std::make_unique<TaskQueue>(1)) {
   const RankLayout& layout = source.ranks().layout();
-  const std::int64_t least =
-      std::max<std::int64_t>(1, quotient_up(batch_size, micro_batch) / layout.replicas());
-  steps_ahead_ = quotient_up(layout.passes_ahead(0) - 1, least);
+  const std::int64_t least = std::max<std::int64_t>(
+      1, ceil_div<std::int64_t>(batch_size, micro_batch) / layout.replicas());
+  steps_ahead_ = ceil_div<std::int64_t>(layout.passes_ahead(0) - 1, least);
 }
 
 void PassScheduler::start(std::int64_t first, std::int64_t end) {

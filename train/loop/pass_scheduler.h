@@ -11,7 +11,7 @@
 
 #include "data/task_queue.h"
 #include "train/loop/batch.h"
-#include "train/ranks/ranks.h"
+#include "train/ranks/rank_messages.h"
 #include "train/teacher/teacher_states.h"
 
 namespace dex {
@@ -48,7 +48,7 @@ class PassScheduler {
 
   const TeacherStates& source_;
   std::function<Batch(std::int64_t step)> batch_of_;
-  std::int64_t steps_ahead_;  // as many as ahead() passes of the first position reach into
+  std::int64_t steps_ahead_;  // as many as ahead() passes of the first pipeline rank reach into
   std::int64_t next_step_ = 0, end_ = 0;
   std::deque<Begun> steps_;           // taken on, the first is the current one
   std::deque<HiddenRows> in_flight_;  // begun passes, in order

@@ -16,14 +16,14 @@ double square_sum(const AdapterWeights& gradient) {
 
 }  // namespace
 
-StepRunner::StepRunner(const TrainOptions& options, const TeacherStates& source, PassScheduler feed,
-                       std::function<bool()> stop_wanted)
+StepRunner::StepRunner(const TrainOptions& options, const TeacherStates& source,
+                       PassScheduler scheduler, std::function<bool()> stop_wanted)
     : model_(source.model()),
       ranks_(source.ranks()),
       sizes_{model_.exits(), model_.config.hidden_size,
              options.width_for(model_.config.hidden_size)},
       depths_(model_.depths.num_stages() - 1),
-      scheduler_(std::move(feed)),
+      scheduler_(std::move(scheduler)),
       stop_wanted_(std::move(stop_wanted)) {
   if (model_.head) loss_.emplace(*model_.head, options.tau);
 }
@@ -44,7 +44,8 @@ std::optional<at::Tensor> StepRunner::gradient_of(const StepWork& work,
     gradient.add(i, std::move(part));
   }
   if (sizes_.exits == 0 || report.micro_batches == 0) return at::Tensor();
-  return replica_sum(ranks_, Kind::sum, std::move(gradient), report.micro_batches, sizes_.size());
+  return replica_sum(ranks_, Tag::gradients, std::move(gradient), report.micro_batches,
+                     sizes_.size());
 }
 
 std::optional<StepReport> StepRunner::run(std::int64_t index, double learning_rate,

@@ -18,7 +18,7 @@ namespace dex {
 
 class StepRunner {
  public:
-  StepRunner(const TrainOptions& options, const TeacherStates& source, PassScheduler feed,
+  StepRunner(const TrainOptions& options, const TeacherStates& source, PassScheduler scheduler,
              std::function<bool()> stop_wanted);
 
   // The steps that come are those from `first` on; nothing is begun of `end` and later ones.
@@ -38,7 +38,7 @@ class StepRunner {
   bool dropped() const { return ranks_.alone() && stop_wanted_(); }
 
   const Model& model_;
-  Ranks& ranks_;
+  RankMessages& ranks_;
   ExitSizes sizes_;  // of this rank's exits
   std::int64_t depths_;
   PassScheduler scheduler_;

@@ -1,24 +1,16 @@
 // The training run: start or resume, steps, evaluation, files.
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <string>
 #include <vector>
 
-#include "common/model/model.h"
-#include "train/loop/best_adapters.h"
-#include "train/loop/sample_order.h"
+#include "train/loop/learner.h"
+#include "train/loop/run_directory.h"
 #include "train/loop/schedule.h"
 #include "train/loop/step_runner.h"
-#include "train/loop/train_options.h"
-#include "train/loop/train_state.h"
-#include "train/loop/training_data.h"
-#include "train/loss/adamw.h"
-#include "train/ranks/flat_adapters.h"
-#include "train/ranks/machine_speeds.h"
-#include "train/ranks/ranks.h"
-#include "train/reports/evaluation.h"
+#include "train/loop/train_setup.h"
 #include "train/reports/run_report.h"
 #include "train/teacher/state_cache.h"
 #include "train/teacher/teacher_states.h"
@@ -43,53 +35,33 @@ class TrainLoop {
   TrainLoop(const TrainOptions& options, const Model& model, TrainingData data,
             std::function<bool()> stop_wanted);
   TrainLoop(const TrainOptions& options, const Model& model, TrainingData data,
-            std::function<bool()> stop_wanted, Ranks ranks, MachineSpeeds speeds = {});
+            std::function<bool()> stop_wanted, RankMessages ranks, MachineSpeeds speeds = {});
 
   void prepare();  // the start or the newest checkpoint; run() does it where it was not done
   TrainOutcome run();
 
  private:
   void open_cache();
-  Batch batch_of(std::int64_t step) const;
-  std::vector<AdapterWeights> start();
-  std::string found_checkpoint();  // its name, or nothing: what the leading rank sees
   void open_report(bool fresh);
   bool train();                        // false when stopped
   bool train_until(std::int64_t end);  // false when stopped before
-  void take_in(const StepReport& step);
-  void pass_over(const StepReport& step);  // a step that is no number: skip it or end the run
-  bool evaluation_due() const;             // between two steps
-  void score(const std::vector<ExitSet>& sets);
+  void count(const StepReport& step);
+  void skip_or_fail(const StepReport& step);  // its loss or gradient is no number
+  bool evaluation_due() const;                // between two steps
+  void evaluate_start();
+  void evaluate(const std::vector<ExitSet>& sets);
   void save();
-  void wait_for_files();
-  AdapterConfig adapter_config() const;
-  // on the leading rank
-  std::vector<AdapterWeights> of_all_ranks(const std::vector<AdapterWeights>& own);
   TrainOutcome outcome(bool finished) const;
-  ExitSizes sizes(std::int64_t exits) const;
 
-  TrainOptions options_;
-  const Model& model_;
-  Ranks ranks_;
-  TrainingData data_;
-  std::function<bool()> stop_wanted_;
-  std::vector<int> depths_, own_depths_;  // the non-final ones, of the model and of this rank
-  SampleOrder order_;
-  std::int64_t total_steps_;
+  TrainSetup setup_;
   Schedule schedule_;
   std::optional<StateCache> cache_;
   TeacherStates source_;
   StepRunner steps_;
-  nlohmann::json identity_;
+  RunDirectory directory_;
   MachineSpeeds speeds_;
-
-  TrainState state_;
-  std::vector<AdapterWeights> weights_;  // of own_depths_
-  std::optional<AdamW> optimizer_;
-  std::optional<DirectoryLock> lock_;  // of --out, on the leading rank
-  std::optional<RunReport> report_;    // the leading rank's
-  std::optional<BestAdapters> best_;   // the leading rank's
-  std::int64_t saved_step_ = -1;
+  Learner learner_;
+  std::optional<RunReport> report_;  // of the leading rank
 };
 
 }  // namespace dex

@@ -26,10 +26,8 @@ struct TrainOptions {
   std::string on_nan = "stop";  // or "skip"
   int nan_limit = 5;            // steps skipped in a row that end the run
   bool resume = false, deterministic = false;
-  int stages =
-      // ranks that share a model; 0: the largest divisor of their number that is at most the
-      // depths'
-      0;
+  // ranks that share a model: 0 is the largest divisor of their number that is at most the depths'
+  int stages = 0;
   double init_timeout = 300, step_timeout = 100;  // seconds
   bool dry_run = false;
   int world_size = 0;    // of the plan of a dry run; 0: as many as there are

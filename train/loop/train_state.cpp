@@ -9,6 +9,7 @@
 #include "checkpoints/checkpoint.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
+#include "common/base/json_differences.h"
 #include "common/base/json_field.h"
 #include "common/base/json_file.h"
 #include "common/model/tensors.h"
@@ -64,14 +65,9 @@ void read_into(const fs::path& path, const Tensors& tensors, const std::vector<i
 }
 
 void require_same_run(const json& seen, const json& wanted, const fs::path& checkpoint) {
-  std::vector<std::string> differences;
-  for (const auto& [key, value] : wanted.items())
-    if (!seen.contains(key) || seen[key] != value)
-      differences.push_back(fmt::format("{} was {}, now {}", key,
-                                        seen.contains(key) ? seen[key].dump() : "absent",
-                                        value.dump()));
+  const std::string differences = json_differences(seen, wanted, "{} was {}, now {}");
   require(differences.empty(), ExitCode::usage, "{}: --resume goes on with the same run only: {}",
-          checkpoint.string(), fmt::join(differences, "; "));
+          checkpoint.string(), differences);
 }
 
 }  // namespace

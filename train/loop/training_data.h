@@ -11,9 +11,8 @@ namespace dex {
 
 struct TrainingData {
   std::uint64_t size = 0;
-  std::function<Sample(std::uint64_t index)>
-      // 0 <= index < size; one call at a time, in training by another thread
-      sample;
+  // 0 <= index < size; one call at a time, in training by another thread
+  std::function<Sample(std::uint64_t index)> sample;
   std::vector<Sample> held_out;  // never trained on
   std::string digest;            // equal for equal samples
   std::int64_t targets = 0;      // supervised tokens of all samples

@@ -9,7 +9,7 @@ namespace dex {
 namespace {
 
 // Lays the RMS of the rows that other replicas have seen behind one's own.
-void share_row_sizes(Ranks& ranks, const std::vector<std::vector<Sample>>& passes,
+void share_row_sizes(RankMessages& ranks, const std::vector<std::vector<Sample>>& passes,
                      std::vector<std::vector<float>>& rms) {
   const RankLayout& layout = ranks.layout();
   const auto exits = std::int64_t(rms.size());
@@ -17,15 +17,15 @@ void share_row_sizes(Ranks& ranks, const std::vector<std::vector<Sample>>& passe
   for (std::int64_t k = 0; k < exits; ++k) mine[k].copy_(at::tensor(rms[k]));
   for (int other = 0; other < layout.replicas(); ++other)
     if (other != layout.replica())
-      ranks.send(Kind::equations, mine, layout.rank_at(other, layout.pipeline_rank()));
+      ranks.send(Tag::equations, mine, layout.rank_at(other, layout.pipeline_rank()));
   for (int other = 0; other < layout.replicas(); ++other) {
     if (other == layout.replica()) continue;
     const IndexRange share = share_of(std::int64_t(passes.size()), layout, other);
     std::int64_t rows = 0;
     for (std::int64_t i = share.begin; i < share.end; ++i)
       for (const Sample& sample : passes[i]) rows += loss_rows(sample);
-    const at::Tensor theirs = ranks.receive(
-        Kind::equations, layout.rank_at(other, layout.pipeline_rank()), {exits, rows});
+    const at::Tensor theirs =
+        ranks.receive(Tag::equations, layout.rank_at(other, layout.pipeline_rank()), {exits, rows});
     for (std::int64_t k = 0; k < exits; ++k)
       rms[k].insert(rms[k].end(), theirs[k].data_ptr<float>(), theirs[k].data_ptr<float>() + rows);
   }
@@ -36,7 +36,7 @@ void share_row_sizes(Ranks& ranks, const std::vector<std::vector<Sample>>& passe
 std::vector<AdapterWeights> ridge_over_ranks(
     const TeacherStates& source, const std::vector<std::vector<Sample>>& passes,
     const std::function<void(std::int64_t done, std::int64_t of)>& on_pass) {
-  Ranks& ranks = source.ranks();
+  RankMessages& ranks = source.ranks();
   const int exits = source.model().exits();
   const auto count = std::int64_t(passes.size());
   const IndexRange mine = share_of(count, ranks.layout(), ranks.layout().replica());
@@ -55,7 +55,7 @@ std::vector<AdapterWeights> ridge_over_ranks(
   });
   if (exits == 0) return {};
   if (count > 0) {
-    ridge.sums().view(-1).copy_(replica_sum(ranks, Kind::equations, std::move(sums), count,
+    ridge.sums().view(-1).copy_(replica_sum(ranks, Tag::equations, std::move(sums), count,
                                             ridge.sums().numel(), at::kDouble));
     share_row_sizes(ranks, passes, ridge.rms());
   }

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "common/model/adapter.h"
-#include "train/ranks/ranks.h"
+#include "train/ranks/rank_messages.h"
 #include "train/teacher/teacher_states.h"
 
 namespace dex {

@@ -64,8 +64,7 @@ std::vector<AdapterWeights> RidgeStart::solve() const {
     require(at::isfinite(left).all().item<bool>() && at::isfinite(right).all().item<bool>(),
             ExitCode::usage,
             "the ridge start met hidden states that are no numbers; --dtype f32 may help, --init "
-            "paper needs "
-            "none");
+            "paper needs none");
     starts.push_back(linear_map(at::cholesky_solve(right, at::linalg_cholesky(left)).t()));
   }
   return starts;

@@ -1,8 +1,8 @@
 // Closed-form start of the adapters: since silu(z) - silu(-z) = z, a width of 2D holds any linear
 // map A of RMSNorm(h).
-//   A = argmin |A RMSNorm(h) - (c y / gamma - h)|^2 + 30 |A|^2 over supervised rows, y / gamma =
-//     h_L /
-//   RMS(h_L), c = 3 x median RMS(h);   W1 = [I; -I], W2 = [A, -A], biases 0, alpha = 1
+//   A = argmin |A RMSNorm(h) - (c y / gamma - h)|^2 + 30 |A|^2 over supervised rows,
+//   y / gamma = h_L / RMS(h_L), c = 3 x median RMS(h);
+//   W1 = [I; -I], W2 = [A, -A], biases 0, alpha = 1
 #pragma once
 #include <ATen/ATen.h>
 
@@ -26,9 +26,8 @@ class RidgeStart {
 
   // What rows add up to, so that several may share them: sums() add, the RMS of rows are laid end
   // to end.
-  const at::Tensor& sums() const {
-    return sums_;
-  }  // live, float64 (depths, 3, D, D): sums of x x^T, x t^T, x h^T
+  // Live, float64 (depths, 3, D, D): sums of x x^T, x t^T, x h^T.
+  const at::Tensor& sums() const { return sums_; }
   std::vector<std::vector<float>>& rms() { return rms_; }  // by depth, of every row's h
 
  private:

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/base/ceil_div.h"
 #include "common/model/adapter.h"
 
 namespace dex {
@@ -13,9 +14,8 @@ struct ExitSizes {
   std::int64_t exits = 0, hidden = 0, width = 0;
   // of one exit
   std::int64_t parameters() const { return 2 * hidden * width + 2 * hidden + width + 1; }
-  std::int64_t stride() const {
-    return (parameters() + 15) / 16 * 16;
-  }  // each exit's begin on equal alignment: equal bits
+  // All exits begin at the same alignment, which gives them the same bits.
+  std::int64_t stride() const { return ceil_div<std::int64_t>(parameters(), 16) * 16; }
   std::int64_t size() const { return exits * stride(); }
 };
 
@@ -23,10 +23,10 @@ struct ExitSizes {
 std::vector<AdapterWeights> adapter_views(const at::Tensor& vector, const ExitSizes& sizes);
 
 at::Tensor flat_adapters(const std::vector<AdapterWeights>& exits);  // a copy, on the CPU
-std::vector<AdapterWeights> adapters_of(const at::Tensor& vector,
-                                        const ExitSizes& sizes);  // tensors of their own
+// The same as tensors of their own.
+std::vector<AdapterWeights> adapters_of(const at::Tensor& vector, const ExitSizes& sizes);
 
-std::vector<AdapterWeights> on_device(std::vector<AdapterWeights> exits,
-                                      at::Device device);  // those there are shared
+// Tensors that are on the device already are shared.
+std::vector<AdapterWeights> on_device(std::vector<AdapterWeights> exits, at::Device device);
 
 }  // namespace dex

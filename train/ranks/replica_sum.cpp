@@ -2,7 +2,7 @@
 
 namespace dex {
 
-at::Tensor replica_sum(Ranks& ranks, Kind kind, PairwiseSum mine, std::int64_t count,
+at::Tensor replica_sum(RankMessages& ranks, Tag tag, PairwiseSum mine, std::int64_t count,
                        std::int64_t size, at::ScalarType type) {
   const RankLayout& layout = ranks.layout();
   if (layout.replicas() == 1) return std::move(mine).total();
@@ -16,7 +16,7 @@ at::Tensor replica_sum(Ranks& ranks, Kind kind, PairwiseSum mine, std::int64_t c
   PairwiseSum slice;
   for (const auto& [node, whole] : mine.parts()) {
     for (int other = 0; other < replicas; ++other)
-      if (other != own) ranks.send(kind, slice_of(whole, other), rank_of(other));
+      if (other != own) ranks.send(tag, slice_of(whole, other), rank_of(other));
     slice.add(node, slice_of(whole, own).clone());
   }
   const std::int64_t values = begin(own + 1) - begin(own);
@@ -24,17 +24,17 @@ at::Tensor replica_sum(Ranks& ranks, Kind kind, PairwiseSum mine, std::int64_t c
     if (other == own) continue;
     const IndexRange theirs = share_of(count, layout, other);
     for (const SumNode& node : sum_nodes(theirs.begin, theirs.end))
-      slice.add(node, ranks.receive(kind, rank_of(other), {values}, type));
+      slice.add(node, ranks.receive(tag, rank_of(other), {values}, type));
   }
   const at::Tensor sum = std::move(slice).total();
   at::Tensor total = at::empty({size}, sum.options());
   slice_of(total, own).copy_(sum);
   for (int other = 0; other < replicas; ++other)
-    if (other != own) ranks.send(kind, sum, rank_of(other));
+    if (other != own) ranks.send(tag, sum, rank_of(other));
   for (int other = 0; other < replicas; ++other)
     if (other != own)
       slice_of(total, other)
-          .copy_(ranks.receive(kind, rank_of(other), {begin(other + 1) - begin(other)}, type));
+          .copy_(ranks.receive(tag, rank_of(other), {begin(other + 1) - begin(other)}, type));
   return total;
 }
 

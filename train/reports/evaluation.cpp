@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "common/base/ceil_div.h"
 #include "common/base/error.h"
 #include "common/explore/readiness.h"
 #include "train/loss/adapter_gradient.h"
@@ -119,12 +120,12 @@ class Evaluation {
     if (model_.exits() == 0) return;
     const at::Tensor own = own_answers(hidden);
     if (!ranks_.first())
-      return ranks_.send(Kind::answers, own, layout_.rank_at(layout_.replica(), 0));
+      return ranks_.send(Tag::answers, own, layout_.rank_at(layout_.replica(), 0));
     std::vector<at::Tensor> parts{own};
-    for (int position = 1; position < layout_.pipeline; ++position) {
-      const std::int64_t width = width_of(layout_.first_exit(position), layout_.exits(position));
+    for (int p = 1; p < layout_.pipeline; ++p) {
+      const std::int64_t width = width_of(layout_.first_exit(p), layout_.exits(p));
       if (width > 0)
-        parts.push_back(ranks_.receive(Kind::answers, layout_.rank_at(layout_.replica(), position),
+        parts.push_back(ranks_.receive(Tag::answers, layout_.rank_at(layout_.replica(), p),
                                        {own.size(0), own.size(1), width}, at::kLong));
     }
     const at::Tensor all = at::cat(parts, -1), reference = ranked(hidden.final_RD, 1);
@@ -142,11 +143,11 @@ class Evaluation {
     for (Counts& mine : counts_) {
       const auto size = std::int64_t(mine.size());
       if (!ranks_.leads() && ranks_.first())
-        ranks_.send(Kind::counts, at::tensor(mine, at::kLong), 0);
+        ranks_.send(Tag::counts, at::tensor(mine, at::kLong), 0);
       if (!ranks_.leads()) continue;
       for (int replica = 1; replica < layout_.replicas(); ++replica) {
         const at::Tensor theirs =
-            ranks_.receive(Kind::counts, layout_.rank_at(replica, 0), {size}, at::kLong);
+            ranks_.receive(Tag::counts, layout_.rank_at(replica, 0), {size}, at::kLong);
         for (std::size_t i = 0; i < mine.size(); ++i) mine[i] += theirs.data_ptr<std::int64_t>()[i];
       }
       result.push_back(scores(mine, model_.config.num_layers));
@@ -203,7 +204,7 @@ class Evaluation {
   }
 
   const Model& model_;
-  Ranks& ranks_;
+  RankMessages& ranks_;
   const RankLayout& layout_;
   std::span<const ExitSet> sets_;
   std::vector<Counts> counts_;  // by set
@@ -215,9 +216,9 @@ class Evaluation {
 std::vector<ExitScores> evaluate(
     const TeacherStates& source, std::span<const Sample> samples, std::span<const ExitSet> sets,
     int micro_batch, const std::function<void(std::int64_t done, std::int64_t of)>& on_pass) {
-  Ranks& ranks = source.ranks();
+  RankMessages& ranks = source.ranks();
   const auto size = std::size_t(micro_batch);
-  const std::int64_t passes = quotient_up(std::int64_t(samples.size()), micro_batch);
+  const std::int64_t passes = ceil_div<std::int64_t>(std::int64_t(samples.size()), micro_batch);
   const IndexRange mine = share_of(passes, ranks.layout(), ranks.layout().replica());
   const auto samples_of = [&](std::int64_t pass) {
     const std::size_t begin = std::size_t(pass) * size;
@@ -260,8 +261,7 @@ ExitScores scores_of(const nlohmann::json& json) {
           .s_x = json.value("s_x", 0.0)};
 }
 
-std::string score_table(const std::vector<std::pair<std::string, ExitScores>>& lines,
-                        const std::vector<int>& depths) {
+std::string score_table(const NamedScores& lines, const std::vector<int>& depths) {
   std::string text = fmt::format("{:<10}", "exits");
   for (int depth : depths) text += fmt::format("{:>12}", fmt::format("agree @{}", depth));
   text += fmt::format("{:>12}{:>12}{:>8}{:>9}{:>11}{:>14}\n", "first EAD", "stable EAD", "S_X",

@@ -6,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/model/adapter.h"
@@ -27,6 +28,8 @@ struct ExitScores {
   double rounds_per_token() const { return rows > 0 ? double(rounds) / rows : 0; }
 };
 
+using NamedScores = std::vector<std::pair<std::string, ExitScores>>;  // by name of the exits
+
 // A named set of adapters, one for each exit of this rank; no adapters means exits without.
 struct ExitSet {
   std::string name;
@@ -44,7 +47,6 @@ nlohmann::json to_json(const ExitScores& scores);
 ExitScores scores_of(const nlohmann::json& json);
 
 // An aligned table, a line per named set.
-std::string score_table(const std::vector<std::pair<std::string, ExitScores>>& lines,
-                        const std::vector<int>& depths);
+std::string score_table(const NamedScores& lines, const std::vector<int>& depths);
 
 }  // namespace dex

@@ -20,7 +20,7 @@ struct Work {
   double tokens, rows, passes;
 };
 
-double working_bytes_of(const ModelConfig& c, const PositionPlan& p, const ExitSizes& adapter,
+double working_bytes_of(const ModelConfig& c, const PipelineRankPlan& p, const ExitSizes& adapter,
                         const Work& work, double length, double ahead, double type) {
   const double tokens = work.tokens / std::max(1.0, work.passes),
                rows = work.rows / std::max(1.0, work.passes);
@@ -54,10 +54,10 @@ TrainPlan plan_training(const ModelConfig& c, const DepthSet& depths, const Trai
                 std::max(1.0 / o.micro_batch, sample.tokens / double(o.micro_tokens)) / replicas)};
   TrainPlan plan{
       .replicas = layout.replicas(), .sample = sample, .flops_per_second = flops_per_second};
-  for (int position = 0; position < layout.pipeline; ++position) {
-    const StageShare share = layout.stages(position);
-    const bool first = position == 0, last = position == layout.pipeline - 1;
-    PositionPlan p;
+  for (int rank = 0; rank < layout.pipeline; ++rank) {
+    const StageShare share = layout.stages(rank);
+    const bool first = rank == 0, last = rank == layout.pipeline - 1;
+    PipelineRankPlan p;
     p.layers = {depths.layers(share.begin).first, depths.layers(share.end - 1).last};
     for (int stage = share.begin; stage < std::min(share.end, depths.num_stages() - 1); ++stage)
       p.depths.push_back(depths.depth(stage));
@@ -69,7 +69,7 @@ TrainPlan plan_training(const ModelConfig& c, const DepthSet& depths, const Trai
         std::bit_width(std::uint64_t(work.passes)) + 1;  // open parts of the ordered sum
     p.trained_bytes = double(p.trainable) * 4 * (3 + gradients);
     p.working_bytes =
-        working_bytes_of(c, p, adapter, work, sample.tokens, layout.passes_ahead(position), type);
+        working_bytes_of(c, p, adapter, work, sample.tokens, layout.passes_ahead(rank), type);
     const ExitSizes exits{std::int64_t(p.depths.size()), adapter.hidden, adapter.width};
     p.flops = o.batch_size / replicas * layers_flops(c, p.layers.size(), sample.tokens) +
               exits_flops(exits, c.vocab_size, work.rows);
@@ -78,7 +78,7 @@ TrainPlan plan_training(const ModelConfig& c, const DepthSet& depths, const Trai
     plan.trainable += p.trainable;
     if (flops_per_second > 0)
       plan.step_seconds = std::max(plan.step_seconds, p.flops / flops_per_second);
-    plan.positions.push_back(std::move(p));
+    plan.pipeline.push_back(std::move(p));
   }
   return plan;
 }
@@ -87,8 +87,8 @@ std::string text_of(const TrainPlan& plan) {
   std::string text =
       fmt::format("{:>8} {:>10} {:>14} {:>14} {:>11} {:>11} {:>11} {:>11}\n", "position", "layers",
                   "depths", "trainable", "weights", "trained", "working", "sent/step");
-  for (std::size_t i = 0; i < plan.positions.size(); ++i) {
-    const PositionPlan& p = plan.positions[i];
+  for (std::size_t i = 0; i < plan.pipeline.size(); ++i) {
+    const PipelineRankPlan& p = plan.pipeline[i];
     text += fmt::format("{:>8} {:>10} {:>14} {:>14} {:>11} {:>11} {:>11} {:>11}\n", i,
                         fmt::format("{}-{}", p.layers.first + 1, p.layers.last),
                         p.depths.empty() ? "none" : fmt::format("{}", fmt::join(p.depths, ",")),
@@ -97,9 +97,8 @@ std::string text_of(const TrainPlan& plan) {
   }
   text += fmt::format(
       "{} parameters to train on {} ranks: {} positions x {} replicas; samples of {:.0f} tokens, "
-      "{:.0f} "
-      "supervised\n",
-      plan.trainable, plan.positions.size() * std::size_t(plan.replicas), plan.positions.size(),
+      "{:.0f} supervised\n",
+      plan.trainable, plan.pipeline.size() * std::size_t(plan.replicas), plan.pipeline.size(),
       plan.replicas, plan.sample.tokens, plan.sample.rows);
   if (plan.flops_per_second > 0)
     text += fmt::format("a step takes about {:.3g} s at {:.3g} TFLOP/s of a rank",
@@ -108,24 +107,24 @@ std::string text_of(const TrainPlan& plan) {
 }
 
 nlohmann::json to_json(const TrainPlan& plan) {
-  nlohmann::json positions = nlohmann::json::array();
-  for (const PositionPlan& p : plan.positions)
-    positions.push_back({{"layers", {p.layers.first + 1, p.layers.last}},
-                         {"depths", p.depths},
-                         {"trainable", p.trainable},
-                         {"weight_bytes", p.weight_bytes},
-                         {"trained_bytes", p.trained_bytes},
-                         {"working_bytes", p.working_bytes},
-                         {"sent_bytes", p.sent_bytes},
-                         {"flops", p.flops}});
+  nlohmann::json pipeline = nlohmann::json::array();
+  for (const PipelineRankPlan& p : plan.pipeline)
+    pipeline.push_back({{"layers", {p.layers.first + 1, p.layers.last}},
+                        {"depths", p.depths},
+                        {"trainable", p.trainable},
+                        {"weight_bytes", p.weight_bytes},
+                        {"trained_bytes", p.trained_bytes},
+                        {"working_bytes", p.working_bytes},
+                        {"sent_bytes", p.sent_bytes},
+                        {"flops", p.flops}});
   return {{"command", "train"},
           {"status", "planned"},
           {"parameters", plan.trainable},
-          {"ranks", plan.positions.size() * std::size_t(plan.replicas)},
+          {"ranks", plan.pipeline.size() * std::size_t(plan.replicas)},
           {"replicas", plan.replicas},
           {"flops_per_second", plan.flops_per_second},
           {"step_seconds", plan.step_seconds},
-          {"positions", positions}};
+          {"positions", pipeline}};
 }
 
 }  // namespace dex

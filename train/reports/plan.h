@@ -9,7 +9,7 @@
 #include "common/explore/depth_set.h"
 #include "common/model/config.h"
 #include "train/loop/train_options.h"
-#include "train/ranks/ranks.h"
+#include "train/ranks/rank_layout.h"
 
 namespace dex {
 
@@ -17,12 +17,13 @@ struct SampleShape {  // of a mean sample
   double tokens = 1024, rows = 1024;
 };
 
-struct PositionPlan {  // of one rank of each replica
+struct PipelineRankPlan {  // of one rank of each replica
   LayerRange layers;
-  std::vector<int> depths;     // its exits
-  std::int64_t trainable = 0;  // parameters
-  double weight_bytes = 0, trained_bytes = 0,
-         working_bytes = 0;          // frozen weights; adapters, gradients, moments; activations
+  std::vector<int> depths;           // its exits
+  std::int64_t trainable = 0;        // parameters
+  double weight_bytes = 0;           // of the frozen layers
+  double trained_bytes = 0;          // of adapters, gradients and moments
+  double working_bytes = 0;          // of activations
   double sent_bytes = 0, flops = 0;  // a step
 };
 
@@ -31,8 +32,8 @@ struct TrainPlan {
   SampleShape sample;
   std::int64_t trainable = 0;   // parameters of the model's adapters
   double flops_per_second = 0;  // assumed of a rank
-  double step_seconds = 0;      // of the busiest position, the others beside it
-  std::vector<PositionPlan> positions;
+  double step_seconds = 0;      // of the busiest rank, the others beside it
+  std::vector<PipelineRankPlan> pipeline;
 };
 
 TrainPlan plan_training(const ModelConfig& config, const DepthSet& depths,

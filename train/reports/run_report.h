@@ -11,15 +11,13 @@
 #include "common/base/progress.h"
 #include "common/base/stopwatch.h"
 #include "train/loop/train_state.h"
-#include "train/ranks/machine_speeds.h"
 #include "train/reports/evaluation.h"
 #include "train/reports/live_line.h"
+#include "train/reports/machine_speeds.h"
 #include "train/reports/metrics_log.h"
 #include "train/reports/step_report.h"
 
 namespace dex {
-
-using NamedScores = std::vector<std::pair<std::string, ExitScores>>;
 
 class RunReport {
  public:

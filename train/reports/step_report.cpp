@@ -30,22 +30,22 @@ void add_part(StepReport& r, const double* value, std::size_t first, std::size_t
 }
 
 // Takes what the others sent of this step.
-void complete(StepReport& r, Ranks& ranks) {
+void complete(StepReport& r, RankMessages& ranks) {
   const RankLayout& layout = ranks.layout();
   const auto depths = std::size_t(layout.first_exit(layout.pipeline));
   r.loss.assign(depths, 0);
   r.agreement.assign(depths, 0);
   std::vector<double> squares(depths);
-  for (int position = 0; position < layout.pipeline; ++position) {
-    const int exits = layout.exits(position);
+  for (int pipeline_rank = 0; pipeline_rank < layout.pipeline; ++pipeline_rank) {
+    const int exits = layout.exits(pipeline_rank);
     for (int replica = 0; replica < layout.replicas(); ++replica) {
-      const int rank = layout.rank_at(replica, position);
+      const int rank = layout.rank_at(replica, pipeline_rank);
       const std::int64_t passes = share_of(r.micro_batches, layout, replica).size();
       at::Tensor theirs;
       if (rank != layout.rank)
-        theirs = ranks.receive(Kind::report, rank, {1 + exits * (1 + 2 * passes)}, at::kDouble);
+        theirs = ranks.receive(Tag::report, rank, {1 + exits * (1 + 2 * passes)}, at::kDouble);
       const double* values = rank == layout.rank ? r.own.data() : theirs.data_ptr<double>();
-      add_part(r, values, std::size_t(layout.first_exit(position)), std::size_t(exits), passes,
+      add_part(r, values, std::size_t(layout.first_exit(pipeline_rank)), std::size_t(exits), passes,
                squares);
     }
   }
@@ -63,20 +63,20 @@ void add_own(StepReport& report, const DistillResult& micro_batch) {
   }
 }
 
-void send_own(const StepReport& report, Ranks& ranks) {
-  if (!ranks.leads()) ranks.send(Kind::report, at::tensor(report.own, at::kDouble), 0);
+void send_own(const StepReport& report, RankMessages& ranks) {
+  if (!ranks.leads()) ranks.send(Tag::report, at::tensor(report.own, at::kDouble), 0);
 }
 
-void settle(StepReport& r, Ranks& ranks) {
+void settle(StepReport& r, RankMessages& ranks) {
   if (ranks.leads()) {
     complete(r, ranks);
     const std::vector<double> decision{r.mean_loss, r.gradient_norm, double(r.skipped),
                                        double(r.stop)};
     for (int rank = 1; rank < ranks.layout().world; ++rank)
-      ranks.send(Kind::decision, at::tensor(decision, at::kDouble), rank);
+      ranks.send(Tag::decision, at::tensor(decision, at::kDouble), rank);
     return;
   }
-  const at::Tensor decision = ranks.receive(Kind::decision, 0, {4}, at::kDouble);
+  const at::Tensor decision = ranks.receive(Tag::decision, 0, {4}, at::kDouble);
   const double* value = decision.data_ptr<double>();
   r.mean_loss = value[0];
   r.gradient_norm = value[1];

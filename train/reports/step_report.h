@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "train/loss/distill_loss.h"
-#include "train/ranks/ranks.h"
+#include "train/ranks/rank_messages.h"
 
 namespace dex {
 
@@ -33,8 +33,8 @@ void add_own(StepReport& report, const DistillResult& micro_batch);
 
 // The end of a step, before the update, on all ranks: each sends what it saw, then all learn what
 // the step came to. Sums go by exit and micro-batch, whoever made them.
-void send_own(const StepReport& report, Ranks& ranks);
-void settle(StepReport& report, Ranks& ranks);
+void send_own(const StepReport& report, RankMessages& ranks);
+void settle(StepReport& report, RankMessages& ranks);
 
 nlohmann::json to_json(const StepReport& report, const std::vector<int>& depths);
 

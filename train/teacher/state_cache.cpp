@@ -8,6 +8,7 @@
 #include "common/base/dtype.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
+#include "common/base/json_differences.h"
 #include "common/base/json_file.h"
 #include "common/base/log.h"
 #include "common/base/version.h"
@@ -32,16 +33,10 @@ std::string digest_of(const std::string& about, const std::string& key,
 }
 
 void require_same(const fs::path& path, const json& wanted) {
-  const json seen = read_json_object(path);
-  std::vector<std::string> differences;
-  for (const auto& [key, value] : wanted.items())
-    if (!seen.contains(key) || seen[key] != value)
-      differences.push_back(fmt::format("{} is {}, wanted {}", key,
-                                        seen.contains(key) ? seen[key].dump() : "absent",
-                                        value.dump()));
+  const std::string differences =
+      json_differences(read_json_object(path), wanted, "{} is {}, wanted {}");
   require(differences.empty(), ExitCode::usage,
-          "{}: --cache-states names the states of something else: {}", path.string(),
-          fmt::join(differences, "; "));
+          "{}: --cache-states names the states of something else: {}", path.string(), differences);
 }
 
 }  // namespace
@@ -106,8 +101,7 @@ void StateCache::require_room(std::int64_t rows) const {
       dir_.string(), rows, shape_[0], shape_[2], gigabytes(wanted), gigabytes(bytes_),
       gigabytes(space.available));
   require(
-      wanted <= bytes_ || static_cast<std::uintmax_t>(wanted - bytes_) <= space.available,
-      ExitCode::io,
+      wanted <= bytes_ || std::uintmax_t(wanted - bytes_) <= space.available, ExitCode::io,
       "{}: {} bytes free, wanted {} more for the hidden states of {} rows; free some or go without "
       "--cache-states",
       dir_.string(), space.available, wanted - bytes_, rows);

@@ -49,7 +49,7 @@ HiddenRows TeacherStates::begin(std::span<const Sample> samples) const {
   for (const Sample& sample : samples) result.tokens += pass_tokens(sample);
   at::Tensor arrived;
   if (!ranks_.first())
-    arrived = ranks_.receive(Kind::rows, rank - 1, {result.tokens, model_.config.hidden_size});
+    arrived = ranks_.receive(Tag::rows, rank - 1, {result.tokens, model_.config.hidden_size});
   std::vector<std::vector<at::Tensor>> rows(model_.stages.size());  // by stage, then sample
   std::vector<at::Tensor> leaving;
   std::int64_t done = 0;
@@ -66,9 +66,9 @@ HiddenRows TeacherStates::begin(std::span<const Sample> samples) const {
     result.final_RD = result.h_RD.back();
     result.h_RD.pop_back();
     for (int back = 1; back < ranks_.layout().pipeline; ++back)
-      ranks_.send(Kind::final_rows, result.final_RD, rank - back);
+      ranks_.send(Tag::final_rows, result.final_RD, rank - back);
   } else {
-    ranks_.send(Kind::rows, at::cat(leaving), rank + 1);
+    ranks_.send(Tag::rows, at::cat(leaving), rank + 1);
   }
   return result;
 }
@@ -77,7 +77,7 @@ HiddenRows TeacherStates::finish(HiddenRows begun) const {
   const RankLayout& layout = ranks_.layout();
   if (!ranks_.last())
     begun.final_RD =
-        ranks_.receive(Kind::final_rows, layout.rank_at(layout.replica(), layout.pipeline - 1),
+        ranks_.receive(Tag::final_rows, layout.rank_at(layout.replica(), layout.pipeline - 1),
                        begun.h_RD.front().sizes());
   return begun;
 }

@@ -12,7 +12,7 @@
 
 #include "common/model/model.h"
 #include "data/sample.h"
-#include "train/ranks/ranks.h"
+#include "train/ranks/rank_messages.h"
 #include "train/teacher/state_cache.h"
 
 namespace dex {
@@ -26,7 +26,7 @@ struct HiddenRows {              // R supervised rows, D hidden
 class TeacherStates {
  public:
   TeacherStates(const Model& model);  // NOLINT: a whole model is a source
-  TeacherStates(const Model& model, Ranks& ranks) : model_(model), ranks_(ranks) {}
+  TeacherStates(const Model& model, RankMessages& ranks) : model_(model), ranks_(ranks) {}
 
   // A pass through this rank's layers. Several may be begun before the first is finished; all ranks
   // of a replica begin and finish the same passes in the same order.
@@ -44,7 +44,7 @@ class TeacherStates {
             const std::function<void(std::int64_t pass, const HiddenRows& rows)>& use) const;
 
   const Model& model() const { return model_; }
-  Ranks& ranks() const { return ranks_; }
+  RankMessages& ranks() const { return ranks_; }
 
   // From now on samples that the cache knows need no pass, and others are added to it. For a rank
   // alone.
@@ -56,7 +56,7 @@ class TeacherStates {
   std::vector<at::Tensor> cached_pass(const Sample& sample) const;
 
   const Model& model_;
-  Ranks& ranks_;
+  RankMessages& ranks_;
   StateCache* cache_ = nullptr;
 };
 

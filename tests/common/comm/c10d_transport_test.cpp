@@ -2,42 +2,21 @@
 #include "common/comm/c10d_transport.h"
 
 #include <catch2/catch.hpp>
-#include <future>
 
 #include "common/comm/gpu_link.h"
+#include "tests/common/comm/two_ranks.h"
 #include "tests/support/errors.h"
-#include "tests/support/port.h"
 
 using namespace dex;
 
 namespace {
-
-struct TwoRanks {
-  std::unique_ptr<C10dTransport> first, second;
-
-  TwoRanks() {
-    const auto port = std::uint16_t(test::Port().number());
-    const auto join = [port](int rank) {
-      return C10dTransport::join({.rank = rank,
-                                  .world = 2,
-                                  .local_rank = rank,
-                                  .local_world = 2,
-                                  .address = "127.0.0.1",
-                                  .port = port},
-                                 30);
-    };
-    auto other = std::async(std::launch::async, join, 1);
-    first = join(0);
-    second = other.get();
-  }
-};
 
 bool never() { return false; }
 
 }  // namespace
 
 TEST_CASE("a wait for what comes another way ends when it is there") {
-  TwoRanks ranks;
+  test::TwoRanks ranks;
   int asked = 0;
   ranks.first->wait({1}, [&] { return ++asked == 3; });
   CHECK(asked == 3);
@@ -48,7 +27,7 @@ TEST_CASE("a wait for what comes another way ends when it is there") {
 
 TEST_CASE("a wait for what comes another way ends when the peer is gone, or silent for too long",
           "[timing]") {
-  TwoRanks ranks;
+  test::TwoRanks ranks;
   ranks.first->doing("step 4, hidden rows");
   ranks.first->set_deadline(0.3);
   test::check_refused(ExitCode::temporary,
@@ -65,11 +44,3 @@ TEST_CASE("a wait for what comes another way ends when the peer is gone, or sile
                       [&] { ranks.first->wait({1}, never); });
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
 }
-
-#ifndef DEX_WITH_CUDA
-TEST_CASE("a program without CUDA connects no GPUs") {
-  TwoRanks ranks;
-  test::check_refused(ExitCode::usage, {"without CUDA"},
-                      [&] { ranks.first->connect_gpus(at::kCPU, {1}); });
-}
-#endif

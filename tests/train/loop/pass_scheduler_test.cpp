@@ -13,7 +13,7 @@ using namespace dex;
 
 namespace {
 
-constexpr Kind kRows = Kind::rows, kFinalRows = Kind::final_rows;
+constexpr Tag kRows = Tag::rows, kFinalRows = Tag::final_rows;
 constexpr std::int64_t kHidden = 32;  // of the tiny model
 
 using Steps = std::vector<std::int64_t>;
@@ -95,15 +95,15 @@ class Position {
   static at::Tensor rows_of(std::int64_t pass) {
     return at::full({pass + 1, kHidden}, double(pass));
   }
-  void send(Kind kind, std::int64_t pass, int from) {
+  void send(Tag kind, std::int64_t pass, int from) {
     const RankLayout& own = ranks_.layout();
-    Ranks(layout_of(own.world, from, own.pipeline), wires_[from].get())
+    RankMessages(layout_of(own.world, from, own.pipeline), wires_[from].get())
         .send(kind, rows_of(pass), own.rank);
   }
 
   test::TempDir dir_;
   std::vector<std::unique_ptr<Transport>> wires_;
-  Ranks ranks_;
+  RankMessages ranks_;
   Model model_;
   TeacherStates source_;
   Run& run_;
@@ -252,7 +252,7 @@ TEST_CASE("the replicas share a step's micro-batches, neighbours together, each 
     Steps next(5);  // micro-batch that no replica has had
     for (int replica = 0; replica < replicas; ++replica) {
       INFO("replica " << replica << " of " << replicas);
-      Ranks ranks(layout_of(replicas, replica, 1));
+      RankMessages ranks(layout_of(replicas, replica, 1));
       const TeacherStates source(model, ranks);
       PassScheduler scheduler(source, [&](std::int64_t step) { return run.read(step); }, 5, 1);
       scheduler.start(0, 5);

@@ -1,7 +1,5 @@
 // Training over several ranks, here threads: any number of ranks and stages gives the bits of one
 // rank.
-#include "train/ranks/ranks.h"
-
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <limits>
@@ -12,13 +10,11 @@
 #include "common/base/safetensors.h"
 #include "common/model/tensors.h"
 #include "data/batch_plan.h"
-#include "tests/support/errors.h"
 #include "tests/support/metrics.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/thread_ranks.h"
 #include "tests/support/tiny_model.h"
 #include "tests/support/tiny_samples.h"
-#include "train/ranks/rank_exchange.h"
 
 using namespace dex;
 namespace fs = std::filesystem;
@@ -46,10 +42,10 @@ struct Training : test::ThreadRanks {
                .deterministic = true};
   }
   // Leaves `out`; no rank may fail.
-  std::vector<test::RankResult> finish(const std::string& out, int ranks, int positions) {
+  std::vector<test::RankResult> finish(const std::string& out, int ranks, int pipeline) {
     options.out = dir / out;
     world = ranks;
-    stages = positions;
+    stages = pipeline;
     auto results = run();
     for (const auto& result : results) {
       INFO((result.error ? result.error->what() : ""));
@@ -60,10 +56,10 @@ struct Training : test::ThreadRanks {
   // Runs of these ranks and stages leave the adapters, metrics and other `files` that "one" has.
   void check_like_one(const std::vector<std::pair<int, int>>& layouts,
                       const std::vector<std::string>& files) {
-    for (const auto& [ranks, positions] : layouts) {
-      INFO(options.init << ", " << ranks << " ranks, " << positions << " stages");
-      const std::string out = "out" + std::to_string(ranks) + std::to_string(positions);
-      finish(out, ranks, positions);
+    for (const auto& [ranks, pipeline] : layouts) {
+      INFO(options.init << ", " << ranks << " ranks, " << pipeline << " stages");
+      const std::string out = "out" + std::to_string(ranks) + std::to_string(pipeline);
+      finish(out, ranks, pipeline);
       CHECK(adapter(out) == adapter("one"));
       CHECK(metrics(out) == metrics("one"));
       for (const std::string& name : files) CHECK(file(out + "/" + name) == file("one/" + name));
@@ -285,28 +281,6 @@ TEST_CASE(
   run.check_like_one({{2, 1}, {2, 2}, {3, 1}, {3, 3}, {4, 2}, {6, 3}}, kStateFiles);
 }
 
-TEST_CASE("ranks that have one GPU between them are refused, and told which") {
-  const auto refused = [](const std::vector<std::string>& gpus) {
-    const int world = gpus.size();
-    auto wires = local_transports(world);
-    std::vector<std::string> errors(gpus.size());
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < world; ++rank)
-      threads.emplace_back([&, rank] {
-        const auto r = std::size_t(rank);
-        Ranks ranks(RankLayout{.world = world, .rank = rank}, wires[r].get());
-        const auto error = test::error_of([&] { require_different(ranks, "GPU", gpus[r]); });
-        if (error) errors[r] = fmt::format("{}: {}", int(error->code()), error->what());
-      });
-    for (std::thread& thread : threads) thread.join();
-    return errors;
-  };
-  CHECK(refused({"a", "b", "c"}) == std::vector<std::string>(3));
-  CHECK(
-      refused({"a", "b", "a", "b"}) ==
-      std::vector<std::string>(4, "2: rank 2 has the GPU of rank 0; rank 3 has the GPU of rank 1"));
-}
-
 TEST_CASE("one group for both ways would wait for ever: between stages and between replicas") {
   Training run;
   run.held_out.clear();
@@ -486,28 +460,4 @@ TEST_CASE(
   const auto saved = checkpoints_in(run.dir / "out/checkpoints");
   CHECK_FALSE(saved.empty());
   CHECK(saved.back().first <= 4);
-}
-
-TEST_CASE("stages fold in order onto ranks as evenly as their layers allow") {
-  const auto first = [](std::vector<int> inner, int layers, int positions) {
-    return rank_layout(DepthSet(std::move(inner), layers), positions, 0, positions).first_stage;
-  };
-  CHECK(first({10, 20}, 30, 3) == std::vector<int>{0, 1, 2, 3});
-  CHECK(first({10, 20, 30}, 40, 2) == std::vector<int>{0, 2, 4});
-  // 30 and 10 layers; 3 and 37 is worse
-  CHECK(first({1, 2, 3, 30}, 40, 2) == std::vector<int>{0, 4, 5});
-  CHECK(first({20, 22, 24}, 32, 3) ==
-        // 20 whatever follows: the earliest cuts
-        std::vector<int>{0, 1, 2, 4});
-  // the largest divisor of 4 up to 3
-  CHECK(rank_layout(DepthSet({10, 20}, 30), 4, 0).pipeline == 2);
-  CHECK(rank_layout(DepthSet({10, 20}, 30), 6, 0).pipeline == 3);
-  CHECK(rank_layout(DepthSet({10, 20}, 30), 5, 0).pipeline == 1);
-  const RankLayout layout = rank_layout(DepthSet({10, 20}, 30), 6, 4, 3);
-  CHECK(layout.replica() == 1);
-  CHECK(layout.pipeline_rank() == 1);
-  test::check_refused(ExitCode::usage, {"--stages is 2", "3 ranks"},
-                      [] { rank_layout(DepthSet({10, 20}, 30), 3, 0, 2); });
-  test::check_refused(ExitCode::usage, {"--stages is 4", "3 stages"},
-                      [] { rank_layout(DepthSet({10, 20}, 30), 4, 0, 4); });
 }

@@ -11,7 +11,7 @@ using namespace dex;
 
 namespace {
 
-constexpr Kind kSums = Kind::sum;
+constexpr Tag kSums = Tag::gradients;
 
 template <typename T>
 using Terms = std::vector<std::vector<T>>;  // by number, then value
@@ -49,7 +49,7 @@ std::vector<T> wanted(const Terms<T>& all) {
 
 // What a rank gets that adds its share of the terms, the last one first.
 template <typename T>
-std::vector<T> sum_on(Ranks& ranks, const Terms<T>& all) {
+std::vector<T> sum_on(RankMessages& ranks, const Terms<T>& all) {
   const auto count = std::int64_t(all.size()), size = std::int64_t(all[0].size());
   const auto type = c10::CppTypeToScalarType<T>::value;
   const IndexRange own = share_of(count, ranks.layout(), ranks.layout().replica());
@@ -66,7 +66,7 @@ template <typename T>
 std::vector<std::vector<T>> sums(const RankLayout& layout,
                                  const std::function<Terms<T>(int position)>& terms_of) {
   std::vector<std::vector<T>> by_rank(layout.world);
-  test::on_every_rank(layout, [&](Ranks& ranks) {
+  test::on_every_rank(layout, [&](RankMessages& ranks) {
     by_rank[ranks.layout().rank] = sum_on(ranks, terms_of(ranks.layout().pipeline_rank()));
   });
   return by_rank;
@@ -115,7 +115,7 @@ TEST_CASE("sums that follow one another do not mix, though nobody waits between 
   std::vector<Terms<float>> all;
   for (int i = 0; i < 20; ++i) all.push_back(terms<float>(1 + i % 6, 5, std::uint64_t(i)));
   std::vector<std::vector<std::vector<float>>> by_rank(3);
-  test::on_every_rank({.world = 3}, [&](Ranks& ranks) {
+  test::on_every_rank({.world = 3}, [&](RankMessages& ranks) {
     for (const auto& of_step : all) by_rank[ranks.layout().rank].push_back(sum_on(ranks, of_step));
   });
   for (const auto& of_steps : by_rank) {

@@ -7,9 +7,9 @@
 
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
-#include "train/ranks/machine_speeds.h"
-#include "train/ranks/ranks.h"
+#include "train/ranks/rank_messages.h"
 #include "train/reports/live_line.h"
+#include "train/reports/machine_speeds.h"
 
 using namespace dex;
 
@@ -83,7 +83,7 @@ TEST_CASE("a machine is measured for every explorer, and only as far as it is as
   const test::TempDir dir;
   const auto path = test::TinyModel{}.write(dir / "m");
   const DepthSet depths({1, 2, 3}, 4);
-  Ranks alone(rank_layout(depths, 1, 0));
+  RankMessages alone(rank_layout(depths, 1, 0));
   const MachineSpeeds speeds = measure_machine(alone, path, depths, Dtype::f32, at::kCPU, 64, true);
   CHECK(speeds.gemm_peak > 1e8);  // any machine of this century
   CHECK(speeds.rounds.rows == std::vector<int>{4, 2, 1, 1});
@@ -101,7 +101,7 @@ TEST_CASE("ranks time the stages they have, and the leading one has the times of
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 6; ++rank)
     threads.emplace_back([&, rank] {
-      Ranks ranks(rank_layout(depths, 6, rank, 3), wires[rank].get());
+      RankMessages ranks(rank_layout(depths, 6, rank, 3), wires[rank].get());
       at::set_num_threads(1);
       speeds[rank] = measure_machine(ranks, path, depths, Dtype::f32, at::kCPU, 64, true);
     });

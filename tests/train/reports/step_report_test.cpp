@@ -48,7 +48,7 @@ StepReport part_of(const Step& step, const RankLayout& layout) {
 // By rank.
 std::vector<StepReport> settled(const Step& step, const RankLayout& layout) {
   std::vector<StepReport> reports(layout.world);
-  const auto errors = test::on_every_rank(layout, [&](Ranks& ranks) {
+  const auto errors = test::on_every_rank(layout, [&](RankMessages& ranks) {
     StepReport report = part_of(step, ranks.layout());
     send_own(report, ranks);
     settle(report, ranks);

@@ -5,13 +5,11 @@
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "common/explore/depth_set.h"
 #include "common/model/round_times.h"
 #include "kernels/types.h"
-#include "train/ranks/ranks.h"
+#include "train/ranks/rank_messages.h"
 #include "train/reports/evaluation.h"
 
 namespace dex {
@@ -28,14 +26,13 @@ struct MachineSpeeds {
 // about two seconds for a small model. `device`: where training computes. `decoding`: time rounds,
 // too, on the CPU, where decoding runs. The ranks of the first replica time their own stages, one
 // rank after the other, so that those of one machine do not disturb each other.
-MachineSpeeds measure_machine(Ranks& ranks, const std::filesystem::path& model,
+MachineSpeeds measure_machine(RankMessages& ranks, const std::filesystem::path& model,
                               const DepthSet& depths, Dtype dtype, at::Device device,
                               std::int64_t width, bool decoding);
 
 // Tokens per second that named scores predict for `dex decode --expand full`; empty when no rounds
 // were timed.
-std::string forecast_table(const RoundTimes& times,
-                           const std::vector<std::pair<std::string, ExitScores>>& lines);
+std::string forecast_table(const RoundTimes& times, const NamedScores& lines);
 nlohmann::json forecast_json(const RoundTimes& times, const ExitScores& scores);
 
 }  // namespace dex

@@ -1,4 +1,4 @@
-#include "train/ranks/machine_speeds.h"
+#include "train/reports/machine_speeds.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -47,7 +47,7 @@ std::string MachineSpeeds::text(const std::string& dtype) const {
              fmt::join(stages, ", "), 1e3 * rounds.plain, dtype, rounds.threads, rounds.context);
 }
 
-MachineSpeeds measure_machine(Ranks& ranks, const std::filesystem::path& model,
+MachineSpeeds measure_machine(RankMessages& ranks, const std::filesystem::path& model,
                               const DepthSet& depths, Dtype dtype, at::Device device,
                               std::int64_t width, bool decoding) {
   MachineSpeeds speeds;
@@ -57,25 +57,24 @@ MachineSpeeds measure_machine(Ranks& ranks, const std::filesystem::path& model,
   }
   const RankLayout& layout = ranks.layout();
   if (!decoding || layout.replica() > 0) return speeds;
-  if (!ranks.first()) ranks.receive_text(Kind::times, layout.rank - 1);  // its turn
+  if (!ranks.first()) ranks.receive_text(Tag::times, layout.rank - 1);  // its turn
   const RoundTimes own =
       measure_round_times(model, depths, layout.stages(), dtype, width, at::get_num_threads());
-  if (!ranks.last()) ranks.send(Kind::times, std::string(), layout.rank + 1);
+  if (!ranks.last()) ranks.send(Tag::times, std::string(), layout.rank + 1);
   if (!ranks.leads()) {
-    ranks.send(Kind::times, numbers_of(own), 0);
+    ranks.send(Tag::times, numbers_of(own), 0);
     return speeds;
   }
   speeds.rounds = own;
-  for (int position = 1; position < layout.pipeline; ++position) {
-    const StageShare share = layout.stages(position);
-    append(ranks.receive(Kind::times, position, {1 + 2 * (share.end - share.begin)}, at::kDouble),
+  for (int rank = 1; rank < layout.pipeline; ++rank) {  // of the first replica
+    const StageShare share = layout.stages(rank);
+    append(ranks.receive(Tag::times, rank, {1 + 2 * (share.end - share.begin)}, at::kDouble),
            speeds.rounds);
   }
   return speeds;
 }
 
-std::string forecast_table(const RoundTimes& times,
-                           const std::vector<std::pair<std::string, ExitScores>>& lines) {
+std::string forecast_table(const RoundTimes& times, const NamedScores& lines) {
   if (!times.known()) return "";
   std::string text = fmt::format("{:<10}{:>14}{:>14}{:>18}{:>20}\n", "forecast", "rounds/token",
                                  "plain tok/s", "explorers here", "a machine for each");
