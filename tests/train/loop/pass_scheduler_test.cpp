@@ -1,5 +1,7 @@
 #include "train/loop/pass_scheduler.h"
 
+#include <ATen/Parallel.h>
+
 #include <atomic>
 #include <catch2/catch.hpp>
 
