@@ -115,12 +115,12 @@ class C10dTransport::Group {
     // A store of its own: a call that waits for a peer holds it, and our failures go by ours.
     const auto store = store_->store()->clone();
     const auto group = [&](const char* name) { return nccl_group(place_, store, name); };
-    auto wire =
+    auto link =
         std::make_shared<GpuLink>(group("up"), group("down"), device,
                                   [this](int peer, const auto& done) { wait({peer}, done); });
     // In a thread, since NCCL's connecting cannot be ended; it is left behind where a peer is lost.
     auto task =
-        std::make_shared<std::packaged_task<void()>>([wire, peers] { wire->connect(peers); });
+        std::make_shared<std::packaged_task<void()>>([link, peers] { link->connect(peers); });
     auto connected = task->get_future();
     std::thread([task] { (*task)(); }).detach();
     wait(peers, [&] {
@@ -128,7 +128,7 @@ class C10dTransport::Group {
       if (ready) connected.get();
       return ready;
     });
-    return wire;
+    return link;
   }
 
   void finish() {

@@ -1,5 +1,5 @@
-// Ranks as processes, on one machine or many: libtorch's TCPStore to meet, its ProcessGroupGloo as
-// the wire. Every wait has our deadline, never the library's.
+// Ranks as processes, on one machine or many: libtorch's TCPStore to meet, its ProcessGroupGloo to
+// send. Every wait has our deadline, never the library's.
 #pragma once
 #include <ATen/ATen.h>
 
@@ -35,7 +35,7 @@ class C10dTransport final : public Transport {
   // what `done` throws is taken for the loss of the first peer.
   void wait(const std::vector<int>& peers, const std::function<bool()>& done);
 
-  // A wire of their own for tensors on GPUs, beside this one, which must outlive it and watches
+  // A link of their own for tensors on GPUs, beside this one, which must outlive it and watches
   // over the peers. All ranks call it, naming each other as peers. Error(usage) in a build without
   // CUDA.
   std::shared_ptr<GpuLink> connect_gpus(at::Device device, const std::vector<int>& peers);

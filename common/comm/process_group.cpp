@@ -1,6 +1,6 @@
 #include "common/comm/process_group.h"
 
-#ifndef USE_C10D_GLOO  // libtorch's package defines both with CUDA, none without
+#ifndef USE_C10D_GLOO  // libtorch's package defines it with CUDA only
 #define USE_C10D_GLOO
 #endif
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>

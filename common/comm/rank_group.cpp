@@ -38,7 +38,7 @@ void RankGroup::set_deadline(double seconds) {
 
 Transport* RankGroup::transport() { return transport_.get(); }
 
-GpuLink& RankGroup::connect_gpus(c10::Device device, const std::vector<int>& peers) {
+GpuLink& RankGroup::connect_gpus(const c10::Device& device, const std::vector<int>& peers) {
   gpu_link_ = transport_->connect_gpus(device, peers);
   return *gpu_link_;
 }

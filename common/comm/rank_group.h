@@ -1,13 +1,15 @@
 // A process as a rank among the processes of a run: from the launcher's environment, over meeting
 // the others, to the leave that all take of each other. A process alone is a rank, too.
 #pragma once
-#include <c10/core/Device.h>
-
 #include <memory>
 #include <vector>
 
 #include "common/comm/rank_environment.h"
 #include "common/comm/transport.h"
+
+namespace c10 {
+struct Device;
+}
 
 namespace dex {
 
@@ -36,7 +38,7 @@ class RankGroup {
 
   // Links between GPUs, beside the transport and as long as this group. All ranks call it, naming
   // each other as peers. Error(usage) in a build without CUDA.
-  GpuLink& connect_gpus(c10::Device device, const std::vector<int>& peers);
+  GpuLink& connect_gpus(const c10::Device& device, const std::vector<int>& peers);
 
   // What the ranks do together. An error of one ends all with its code and message. When `work` is
   // done, no rank leaves before all are done, so that none is missed.

@@ -26,7 +26,7 @@ struct ThreadRanks {
   std::vector<Sample> samples, held_out;
   TrainOptions options;  // depths, dtype, out, ...
   int world = 1, stages = 0;
-  // A wire of their own for large tensors, as between GPUs: two groups that go one way each, or one
+  // A link of their own for large tensors, as between GPUs: two groups that go one way each, or one
   // that goes both.
   enum class Tensors { by_transport, one_way_groups, one_group } tensors = Tensors::by_transport;
   std::function<void(int rank, TrainOptions&)> change = [](int, TrainOptions&) {};
@@ -37,7 +37,7 @@ struct ThreadRanks {
   std::function<void(int rank, std::uint64_t index)> on_read = [](int, std::uint64_t) {};
 
   std::vector<RankResult> run() const {
-    auto wires = local_transports(world);
+    auto transports = local_transports(world);
     const auto up = std::make_shared<test::InOrderGroup>();
     const auto down = tensors == Tensors::one_group ? up : std::make_shared<test::InOrderGroup>();
     std::vector<RankResult> results(world);
@@ -45,17 +45,17 @@ struct ThreadRanks {
     for (int rank = 0; rank < world; ++rank)
       threads.emplace_back([&, rank] {
         auto& result = results[rank];
-        auto& wire = *wires[rank];
+        auto& transport = *transports[rank];
         try {
           at::set_num_threads(1);
           const auto group = [&](const auto& of) {
             return c10::make_intrusive<InOrderBackend>(of, rank, world);
           };
           GpuLink gpu_link(group(up), group(down), at::kCPU, wait_for_peer);
-          result.outcome = run_one(rank, wire, gpu_link);
+          result.outcome = run_one(rank, transport, gpu_link);
         } catch (const Error& error) {
           result.error = error;
-          wire.abort(error.what(), error.code());
+          transport.abort(error.what(), error.code());
         }
       });
     for (std::thread& thread : threads) thread.join();
@@ -68,12 +68,12 @@ struct ThreadRanks {
       require(watch.seconds() < 30, ExitCode::temporary, "rank {} sent nothing", peer);
   }
 
-  TrainOutcome run_one(int rank, Transport& wire, GpuLink& gpu_link) const {
+  TrainOutcome run_one(int rank, Transport& transport, GpuLink& gpu_link) const {
     TrainOptions mine = options;
     change(rank, mine);
     const DepthSet depths = DepthSet::parse(mine.depths, read_model_config(model).num_layers);
     const RankLayout layout = rank_layout(depths, world, rank, stages);
-    RankMessages ranks(layout, world > 1 ? &wire : nullptr);
+    RankMessages ranks(layout, world > 1 ? &transport : nullptr);
     if (world > 1 && tensors != Tensors::by_transport) {
       gpu_link.connect(gpu_peers(layout));
       ranks.use_gpu_link(gpu_link);

@@ -66,7 +66,7 @@ TrainPlan plan_training(const ModelConfig& c, const DepthSet& depths, const Trai
     p.weight_bytes = p.layers.size() * layer_parameters(c) * type +
                      vocab_bytes * ((first ? 1 : 0) + (head && !(first && c.tied_head) ? 1 : 0));
     const double gradients =
-        std::bit_width(std::uint64_t(work.passes)) + 1;  // open parts of the ordered sum
+        std::bit_width(std::uint64_t(work.passes)) + 1;  // open parts of the pairwise sum
     p.trained_bytes = double(p.trainable) * 4 * (3 + gradients);
     p.working_bytes =
         working_bytes_of(c, p, adapter, work, sample.tokens, layout.passes_ahead(rank), type);

@@ -32,7 +32,7 @@ at::Tensor sum_in_shares(const std::vector<at::Tensor>& all, const std::vector<s
 
 }  // namespace
 
-TEST_CASE("an ordered sum has the same bits whoever adds what, and is the sum") {
+TEST_CASE("a pairwise sum has the same bits whoever adds what, and is the sum") {
   for (std::int64_t count : {1, 2, 3, 5, 8, 13, 16}) {
     const auto all = terms(count);
     const at::Tensor one = sum_in_shares(all, {0, count}, 0);

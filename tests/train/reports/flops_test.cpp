@@ -96,12 +96,12 @@ TEST_CASE("ranks time the stages they have, and the leading one has the times of
   const test::TempDir dir;
   const auto path = test::TinyModel{}.write(dir / "m");
   const DepthSet depths({1, 2, 3}, 4);
-  const auto wires = local_transports(6);
+  const auto transports = local_transports(6);
   std::vector<MachineSpeeds> speeds(6);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 6; ++rank)
     threads.emplace_back([&, rank] {
-      RankMessages ranks(rank_layout(depths, 6, rank, 3), wires[rank].get());
+      RankMessages ranks(rank_layout(depths, 6, rank, 3), transports[rank].get());
       at::set_num_threads(1);
       speeds[rank] = measure_machine(ranks, path, depths, Dtype::f32, at::kCPU, 64, true);
     });
