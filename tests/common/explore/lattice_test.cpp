@@ -249,7 +249,7 @@ TEST_CASE("every policy commits plain text, attends to the right prefix and keep
           if (policy.expand == Expand::budget)
             CHECK(run.peak_wave <= policy.rows);
           else
-            CHECK(run.peak_wave <= std::max(1, 1 << (K - 2)));
+            CHECK(run.peak_wave <= std::max(1, (1 << K) / 4));
         }
       }
 }
