@@ -64,7 +64,7 @@ void score_tile(const Query* tile, const float* columns, int head_dim, float sca
 float soften(float* scores, int count) {
   const Floats d;
   const int padded = (count + kLanes - 1) / kLanes * kLanes;
-  std::fill(scores + count, scores + padded, -std::numeric_limits<float>::infinity());
+  std::fill(scores + count, scores + padded, kLowest);
   Vec top = hn::Load(d, scores);
   for (int i = kLanes; i < padded; i += kLanes) top = hn::Max(top, hn::Load(d, scores + i));
   const Vec max = hn::Set(d, max_of(d, top));

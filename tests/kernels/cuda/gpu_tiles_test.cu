@@ -241,7 +241,7 @@ TEST_CASE("a sum in a fixed order has the host's bits") {
   for (float& v : x) v = normal(random);
   std::vector<float> means;
   const auto out = in_every_schedule([&] {
-    const DeviceArray<float> from(x), to(std::size_t(blocks) * 128), mean(std::size_t(blocks));
+    const DeviceArray<float> from(x), to(std::size_t(blocks) * 128), mean(blocks);
     require_launched(
         gpu::launch(block_sums, blocks, 128, 0, nullptr, from.get(), to.get(), mean.get(), size));
     means = mean.read();
