@@ -1,6 +1,7 @@
 // The best tokens of a row of logits with their probabilities. A vocabulary is read by fixed
-// slices: each gives its largest logit, a sum of exponentials, a hash and its best tokens; together,
-// in the order of slices, they give the row's. So owners of whole slices give the bits of one owner.
+// slices: each gives its largest logit, a sum of exponentials, a hash and its best tokens;
+// together, in the order of slices, they give the row's. So owners of whole slices give the bits of
+// one owner.
 #pragma once
 #include <algorithm>
 #include <cstdint>

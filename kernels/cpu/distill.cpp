@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "hwy/aligned_allocator.h"
+#include "kernels/ceil_div.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/distill.cpp"
@@ -102,7 +103,7 @@ void distill_row(const DistillRows& p, int r, const Softmax& t, float* powers) {
 template <class T>
 void distill_each(std::span<const DistillRows> students) {
   const DistillRows& one = students.front();
-  const auto vocab = std::size_t(one.vocab), padded = (vocab + kLanes - 1) / kLanes * kLanes;
+  const auto vocab = std::size_t(one.vocab), padded = round_up(vocab, kLanes);
   const auto memory = hwy::AllocateAligned<float>(2 * padded);
   for (int r = 0; r < one.rows; ++r) {
     const T* teacher = static_cast<const T*>(one.teacher) + std::size_t(r) * vocab;

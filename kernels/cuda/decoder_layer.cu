@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/ceil_div.h"
 #include "kernels/linear.h"
 #include "kernels/row_ops.h"
 #include "kernels/tree_attention.h"
@@ -24,7 +25,7 @@ struct Layer {
     const int q_size = p.heads * p.head_dim, kv_size = p.kv_heads * p.head_dim;
     const auto buffer = [&](int size) {
       auto* at = reinterpret_cast<float*>(static_cast<char*>(memory) + buffer_bytes);
-      buffer_bytes += (std::size_t(p.rows) * std::size_t(size) * sizeof(float) + 127) / 128 * 128;
+      buffer_bytes += round_up(std::size_t(p.rows) * std::size_t(size) * sizeof(float), 128);
       return at;
     };
     normed = buffer(p.hidden), qkv = buffer(q_size + 2 * kv_size), q = buffer(q_size),

@@ -52,13 +52,13 @@ template <class T>
 __global__ void distill_kernel(DistillRows p) {
   SHARED(float[3][kWarps], floats);
   SHARED(RankKey[2][kWarps], keys);
-  const std::int64_t start = std::int64_t(blockIdx.x) * p.vocab;
+  const std::int64_t start = std::int64_t{gpu::block()} * p.vocab;
   const T *teacher = static_cast<const T*>(p.teacher) + start,
           *student = static_cast<const T*>(p.student) + start;
   T* difference = static_cast<T*>(p.difference) + start;
 
   Seen teacher_seen, student_seen;
-  for (int i = int(threadIdx.x); i < p.vocab; i += kThreads) {
+  for (int i = gpu::thread(); i < p.vocab; i += kThreads) {
     see(teacher_seen, loaded(teacher[i]), i, p.inverse_tau);
     see(student_seen, loaded(student[i]), i, p.inverse_tau);
   }
@@ -66,7 +66,7 @@ __global__ void distill_kernel(DistillRows p) {
   const Softmax s = combined(student_seen, p.inverse_tau, floats[1], keys[1]);
 
   float kl = 0;
-  for (int i = int(threadIdx.x); i < p.vocab; i += kThreads) {
+  for (int i = gpu::thread(); i < p.vocab; i += kThreads) {
     const float log_p = (loaded(teacher[i]) - t.largest) * p.inverse_tau - t.log_sum;
     const float log_q = (loaded(student[i]) - s.largest) * p.inverse_tau - s.log_sum;
     const float probability = gpu::exp_of(log_p);
@@ -75,9 +75,9 @@ __global__ void distill_kernel(DistillRows p) {
     difference[i] = stored<T>(gpu::exp_of(log_q) - probability);
   }
   kl = over_block<kThreads>(kl, Add(), floats[2]);
-  if (threadIdx.x != 0) return;
-  p.kl[blockIdx.x] = kl + 0.0f * (t.total + s.total);  // NaN in either row's logits
-  p.agrees[blockIdx.x] = t.best == s.best;
+  if (gpu::thread() != 0) return;
+  p.kl[gpu::block()] = kl + 0.0f * (t.total + s.total);  // NaN in either row's logits
+  p.agrees[gpu::block()] = t.best == s.best;
 }
 
 }  // namespace

@@ -23,12 +23,12 @@ __device__ void pick_best(int count, int width, RankKey (&warps)[2][kWarps], con
   RankKey before = ~RankKey{0};
   for (int i = 0; i < width; ++i) {
     RankKey best = 0;
-    for (int j = int(threadIdx.x); j < count; j += kThreads) {
+    for (int j = gpu::thread(); j < count; j += kThreads) {
       const RankKey here = key(j);
       if (here < before && best < here) best = here;
     }
     before = over_block<kThreads>(best, Max(), warps[i % 2]);
-    if (threadIdx.x == 0) take(i, before);
+    if (gpu::thread() == 0) take(i, before);
   }
 }
 
@@ -177,8 +177,7 @@ int topk_tokens(const TopkTokens& p, Workspace workspace, Stream stream) {
   if (p.rows <= 0) return 0;
   if (workspace.bytes < topk_tokens_workspace(p)) return kTooSmall;
   auto* best = static_cast<RankKey*>(workspace.memory);
-  auto* slices =
-      reinterpret_cast<VocabSlice*>(static_cast<char*>(workspace.memory) + key_bytes(p));
+  auto* slices = reinterpret_cast<VocabSlice*>(static_cast<char*>(workspace.memory) + key_bytes(p));
   const int error = topk_slices({.logits = p.logits,
                                  .rows = p.rows,
                                  .ids = p.vocab,
