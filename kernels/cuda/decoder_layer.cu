@@ -1,7 +1,6 @@
 #include "kernels/decoder_layer.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "kernels/ceil_div.h"
 #include "kernels/linear.h"
@@ -48,7 +47,7 @@ struct Layer {
                  .heads = p.heads,
                  .kv_heads = p.kv_heads,
                  .head_dim = p.head_dim,
-                 .scale = 1.0f / std::sqrt(float(p.head_dim)),
+                 .scale = p.attention_scale,
                  .dtype = p.cache_dtype,
                  .most_keys = p.most_keys};
     shared_bytes = tree_attention_workspace(attention);
