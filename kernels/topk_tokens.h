@@ -1,7 +1,6 @@
 // The best tokens of a row of logits with their probabilities. A vocabulary is read by fixed
-// slices: each gives its largest logit, a sum of exponentials, a hash and its best tokens;
-// together, in the order of slices, they give the row's. So owners of whole slices give the bits of
-// one owner.
+// slices. Each gives its largest logit, a sum of exponentials, a hash and its best tokens; combined
+// in the order of slices these give the row's. So the bits do not depend on who owns which slices.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -21,7 +20,7 @@ constexpr int kept_of_slice(int width) { return std::clamp(width, 2, kVocabSlice
 
 struct VocabSlice {    // of a row
   float largest;       // -infinity where all logits are
-  float sum;           // of e^(logit - largest); NaN where a logit is NaN or infinity
+  float sum;           // of e^(logit - largest); NaN where a logit is NaN or +infinity
   std::uint64_t hash;  // its part of the row's (kernels/logit_hash.h)
 };
 
@@ -35,8 +34,8 @@ struct TopkSlices {
   const std::int32_t* asked_begin = nullptr;  // (rows + 1)
   float* asked_logits = nullptr;              // as asked; only those of own ids are written
   VocabSlice* slices = nullptr;               // (slices, rows)
-  // (slices, rows, kept_of_slice(width)): best first, 0 where there is none. A key that `width`
-  // others of this call beat may be left out.
+  // (slices, rows, kept_of_slice(width)): best first, 0 where there is none. Keys that others of
+  // the same call beat too often to matter may be left out.
   RankKey* best = nullptr;
 };
 
@@ -57,7 +56,7 @@ struct TopkTokens {
 
 // All slices of the vocabulary, in the order of ids, as TopkSlices left them for the same width.
 struct TopkCombine {
-  TopkTokens row;  // logits are not read; asked_probabilities holds the asked logits before
+  TopkTokens wanted;  // logits are not read; asked_probabilities holds the asked logits before
   const VocabSlice* slices = nullptr;
   const RankKey* best = nullptr;
 };

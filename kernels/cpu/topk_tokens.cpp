@@ -179,19 +179,19 @@ Softmax softmax_of(const VocabSlice* slices, int count, int stride) {
 const std::vector<RankKey>& ranked(const TopkCombine& p, int row) {
   thread_local std::vector<RankKey> keys;
   keys.clear();
-  const int kept = kept_of_slice(p.row.width);
-  for (int s = 0; s < vocab_slices(p.row.vocab); ++s) {
-    const RankKey* of_slice = p.best + (std::ptrdiff_t{s} * p.row.rows + row) * kept;
+  const int kept = kept_of_slice(p.wanted.width);
+  for (int s = 0; s < vocab_slices(p.wanted.vocab); ++s) {
+    const RankKey* of_slice = p.best + (std::ptrdiff_t{s} * p.wanted.rows + row) * kept;
     for (int i = 0; i < kept && of_slice[i] != 0; ++i) keys.push_back(of_slice[i]);
   }
-  const auto wanted = std::min(keys.size(), std::size_t(std::max(p.row.width, 2)));
+  const auto wanted = std::min(keys.size(), std::size_t(std::max(p.wanted.width, 2)));
   std::partial_sort(keys.begin(), keys.begin() + std::ptrdiff_t(wanted), keys.end(),
                     std::greater());
   return keys;
 }
 
 void combine_row(const TopkCombine& job, int row) {
-  const TopkTokens& p = job.row;
+  const TopkTokens& p = job.wanted;
   const int slices = vocab_slices(p.vocab);
   const Softmax softmax = softmax_of(job.slices + row, slices, p.rows);
   const std::vector<RankKey>& keys = ranked(job, row);
@@ -231,7 +231,7 @@ void cpu::topk_slices(const TopkSlices& p, ThreadPool& pool) {
 }
 
 void cpu::topk_combine(const TopkCombine& p, ThreadPool& pool) {
-  pool.run(p.row.rows, [&](int row) { HWY_DYNAMIC_DISPATCH(combine_row)(p, row); });
+  pool.run(p.wanted.rows, [&](int row) { HWY_DYNAMIC_DISPATCH(combine_row)(p, row); });
 }
 
 void cpu::topk_tokens(const TopkTokens& p, ThreadPool& pool) {
@@ -250,7 +250,7 @@ void cpu::topk_tokens(const TopkTokens& p, ThreadPool& pool) {
                .slices = sums.data(),
                .best = best.data()},
               pool);
-  topk_combine({.row = p, .slices = sums.data(), .best = best.data()}, pool);
+  topk_combine({.wanted = p, .slices = sums.data(), .best = best.data()}, pool);
 }
 
 }  // namespace dex

@@ -126,7 +126,7 @@ __global__ void combine_kernel(TopkCombine job) {
   SHARED(RankKey[2][kWarps], key_warps);
   SHARED(float[2][kThreads], sums);
   SHARED(float[kWarps], warps);
-  const TopkTokens& p = job.row;
+  const TopkTokens& p = job.wanted;
   const int row = gpu::block(), slices = vocab_slices(p.vocab), kept = kept_of_slice(p.width);
   const Softmax softmax = softmax_of(job.slices + row, slices, p.rows, sums, warps);
   const std::uint64_t hash = hash_of(job.slices + row, slices, p.rows, key_warps[1]);
@@ -164,8 +164,8 @@ int topk_slices(const TopkSlices& p, Stream stream) {
 }
 
 int topk_combine(const TopkCombine& p, Stream stream) {
-  if (p.row.rows <= 0) return 0;
-  return gpu::launch(combine_kernel, dim3(unsigned(p.row.rows)), kThreads, 0, stream, p);
+  if (p.wanted.rows <= 0) return 0;
+  return gpu::launch(combine_kernel, dim3(unsigned(p.wanted.rows)), kThreads, 0, stream, p);
 }
 
 std::size_t topk_tokens_workspace(const TopkTokens& p) {
@@ -188,7 +188,7 @@ int topk_tokens(const TopkTokens& p, Workspace workspace, Stream stream) {
                                  .slices = slices,
                                  .best = best},
                                 stream);
-  return error ? error : topk_combine({.row = p, .slices = slices, .best = best}, stream);
+  return error ? error : topk_combine({.wanted = p, .slices = slices, .best = best}, stream);
 }
 
 }  // namespace dex::cuda

@@ -51,7 +51,7 @@ void by_owners(const TopkTokens& p, const std::vector<int>& cuts, ThreadPool& po
     slices.insert(slices.end(), own_slices.begin(), own_slices.end());
     best.insert(best.end(), own_best.begin(), own_best.end());
   }
-  cpu::topk_combine({.row = p, .slices = slices.data(), .best = best.data()}, pool);
+  cpu::topk_combine({.wanted = p, .slices = slices.data(), .best = best.data()}, pool);
 }
 
 // Asks every row for the probability of every id; by owners where there are cuts.

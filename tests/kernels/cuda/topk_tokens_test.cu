@@ -48,7 +48,8 @@ void by_owners(const TopkTokens& p, const std::vector<float>& logits,
                               nullptr) == 0);
     gpu::synchronize();
   }
-  REQUIRE(cuda::topk_combine({.row = p, .slices = slices.get(), .best = best.get()}, nullptr) == 0);
+  REQUIRE(cuda::topk_combine({.wanted = p, .slices = slices.get(), .best = best.get()}, nullptr) ==
+          0);
   gpu::synchronize();
 }
 
