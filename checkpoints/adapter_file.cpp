@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/adapter_tensors.h"
 #include "common/base/digest.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
@@ -116,15 +117,9 @@ void check_tensors(const AdapterConfig& config, const std::map<std::string, Stor
 
 std::map<std::string, std::vector<std::int64_t>> adapter_tensors(const AdapterConfig& config) {
   std::map<std::string, std::vector<std::int64_t>> shapes;
-  for (int depth : config.depths) {
-    const std::string prefix = fmt::format("depth.{}.", depth);
-    shapes[prefix + "norm.weight"] = {config.hidden_size};
-    shapes[prefix + "up.weight"] = {config.width, config.hidden_size};
-    shapes[prefix + "up.bias"] = {config.width};
-    shapes[prefix + "down.weight"] = {config.hidden_size, config.width};
-    shapes[prefix + "down.bias"] = {config.hidden_size};
-    shapes[prefix + "alpha"] = {};
-  }
+  for (const int depth : config.depths)
+    for (const auto& [name, shape] : adapter_tensor::shapes(config.hidden_size, config.width))
+      shapes[adapter_tensor::name_at(depth, name)] = shape;
   return shapes;
 }
 

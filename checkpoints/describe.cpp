@@ -8,6 +8,7 @@
 
 #include "checkpoints/adapter_file.h"
 #include "checkpoints/checkpoint.h"
+#include "common/base/adapter_tensors.h"
 #include "common/base/json_field.h"
 #include "common/base/json_file.h"
 
@@ -36,6 +37,7 @@ std::int64_t elements(const WeightFile& weights) {
 }
 
 std::string describe_adapters(const fs::path& dir) {
+  using namespace adapter_tensor;
   const AdapterFile file = read_adapter_file(dir);
   const AdapterConfig& c = file.config;
   std::string text = fmt::format("adapters {}\n", dir.string());
@@ -50,13 +52,12 @@ std::string describe_adapters(const fs::path& dir) {
                       "rms up", "rms down");
   for (int depth : c.depths) {
     const auto size = [&](const char* name) {
-      return root_mean_square(file.weights.at(fmt::format("depth.{}.{}", depth, name)));
+      return root_mean_square(file.weights.at(name_at(depth, name)));
     };
     float alpha;
-    std::memcpy(&alpha, file.weights.at(fmt::format("depth.{}.alpha", depth)).bytes.data(),
-                sizeof alpha);
+    std::memcpy(&alpha, file.weights.at(name_at(depth, kAlpha)).bytes.data(), sizeof alpha);
     text += fmt::format("  {:>5}  {:>12.6g}  {:>12.6g}  {:>12.6g}  {:>12.6g}\n", depth, alpha,
-                        size("norm.weight"), size("up.weight"), size("down.weight"));
+                        size(kNorm), size(kUp), size(kDown));
   }
   return text;
 }

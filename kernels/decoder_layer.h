@@ -1,5 +1,5 @@
-// One layer of the backbone over rows in flight: what common/stage.cpp does with the cpu::
-// operators, queued on a device.
+// One layer of the backbone over rows in flight: what common/model/layers_cpu.cpp does with the
+// cpu:: operators, queued on a device.
 #pragma once
 #include <cstdint>
 
@@ -32,7 +32,7 @@ struct DecoderLayer {  // D hidden, F intermediate, Q = heads * head_dim, C = kv
   void* keys = nullptr;  // (capacity, kv_heads, head_dim) of cache_dtype
   void* values = nullptr;
   int rows = 0, hidden = 0, intermediate = 0, heads = 0, kv_heads = 0, head_dim = 0;
-  float eps = 0;
+  float eps = 0, attention_scale = 0;
   Dtype dtype = Dtype::f32, cache_dtype = Dtype::f32;
 };
 

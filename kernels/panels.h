@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 
+#include "kernels/ceil_div.h"
 #include "kernels/types.h"
 
 namespace dex {
@@ -12,9 +13,9 @@ constexpr int kPanel = 32;
 
 constexpr int step_of(Dtype dtype) { return dtype == Dtype::f32 ? 1 : 2; }
 constexpr std::int64_t steps_of(std::int64_t in, Dtype dtype) {
-  return (in + step_of(dtype) - 1) / step_of(dtype);
+  return ceil_div(in, step_of(dtype));
 }
-constexpr std::int64_t panels_of(std::int64_t out) { return (out + kPanel - 1) / kPanel; }
+constexpr std::int64_t panels_of(std::int64_t out) { return ceil_div(out, kPanel); }
 
 // Elements of a packed matrix; zeros fill the last panel and an odd `in`.
 constexpr std::int64_t packed_elements(std::int64_t out, std::int64_t in, Dtype dtype) {

@@ -23,8 +23,7 @@ struct AdapterWeights {
   at::Tensor down, down_bias;  // W2 (D, M), b2 (D)
   at::Tensor alpha;            // ()
 
-  // In the order and under the names of the adapter file: "norm.weight", "up.weight", "up.bias",
-  // "down.weight", "down.bias", "alpha".
+  // In the order of the members, under the names of common/base/adapter_tensors.h.
   std::vector<std::pair<std::string, at::Tensor>> named() const;
   std::int64_t parameters() const;  // 2MD + M + 2D + 1
 

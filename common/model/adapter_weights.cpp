@@ -1,6 +1,7 @@
 #include <cmath>
 #include <random>
 
+#include "common/base/adapter_tensors.h"
 #include "common/base/error.h"
 #include "common/model/adapter.h"
 #include "common/model/tensors.h"
@@ -21,8 +22,9 @@ at::Tensor uniform(std::vector<std::int64_t> shape, double bound, std::mt19937_6
 }  // namespace
 
 std::vector<std::pair<std::string, at::Tensor>> AdapterWeights::named() const {
-  return {{"norm.weight", norm}, {"up.weight", up},        {"up.bias", up_bias},
-          {"down.weight", down}, {"down.bias", down_bias}, {"alpha", alpha}};
+  using namespace adapter_tensor;
+  return {{kNorm, norm},          {kUp, up},      {kUpBias, up_bias}, {kDown, down},
+          {kDownBias, down_bias}, {kAlpha, alpha}};
 }
 
 std::int64_t AdapterWeights::parameters() const {
@@ -48,20 +50,21 @@ AdapterWeights AdapterWeights::paper_start(const ModelConfig& config, std::int64
 }
 
 AdapterWeights AdapterWeights::read(const WeightFile& file, const ModelConfig& config, int depth) {
-  const auto name = [&](const char* part) { return fmt::format("depth.{}.{}", depth, part); };
-  const auto& up_shape = file.at(name("up.weight")).shape;
+  using namespace adapter_tensor;
+  const std::string up_name = name_at(depth, kUp);
+  const auto& up_shape = file.at(up_name).shape;
   require(up_shape.size() == 2, ExitCode::io, "{}: the tensor {} has {} dimensions, wanted 2",
-          file.origin(), name("up.weight"), up_shape.size());
-  const std::int64_t width = up_shape[0], hidden = config.hidden_size;
-  const auto load = [&](const char* part, std::vector<std::int64_t> shape) {
-    return load_tensor(file, name(part), shape, Dtype::f32);
+          file.origin(), up_name, up_shape.size());
+  const auto wanted = shapes(config.hidden_size, up_shape[0]);
+  const auto load = [&](const char* name) {
+    return load_tensor(file, name_at(depth, name), wanted.at(name), Dtype::f32);
   };
-  return {.norm = load("norm.weight", {hidden}),
-          .up = load("up.weight", {width, hidden}),
-          .up_bias = load("up.bias", {width}),
-          .down = load("down.weight", {hidden, width}),
-          .down_bias = load("down.bias", {hidden}),
-          .alpha = load("alpha", {})};
+  return {.norm = load(kNorm),
+          .up = load(kUp),
+          .up_bias = load(kUpBias),
+          .down = load(kDown),
+          .down_bias = load(kDownBias),
+          .alpha = load(kAlpha)};
 }
 
 }  // namespace dex

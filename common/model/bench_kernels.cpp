@@ -288,7 +288,7 @@ int run(int count, char** arguments) {
       for (const Heads heads : {Heads{9, 3, 64}, Heads{32, 8, 128}})
         bench_attention(machine, heads, 1000, dtype);
     heading("others");
-    bench_rank(machine, 49152, 8);
+    for (const int width : {1, 8}) bench_rank(machine, 49152, width);
     bench_call(machine);
     if (threads == 1) bench_row_ops(machine);
   }

@@ -4,8 +4,8 @@
 
 namespace dex {
 
-KvCache::KvCache(const ModelConfig& config, int num_layers, int capacity, Dtype dtype)
-    : capacity_(capacity), row_size_(config.num_kv_heads * config.head_dim), dtype_(dtype) {
+KvCache::KvCache(const LayerShape& shape, int num_layers, int capacity, Dtype dtype)
+    : capacity_(capacity), row_size_(int(shape.kv_size())), dtype_(dtype) {
   for (int layer = 0; layer < num_layers; ++layer) {
     keys_.push_back(at::empty({capacity, row_size_}, scalar_type(dtype)));
     values_.push_back(at::empty({capacity, row_size_}, scalar_type(dtype)));

@@ -3,7 +3,9 @@
 #pragma once
 #include <ATen/ATen.h>
 
-#include "common/model/config.h"
+#include <vector>
+
+#include "common/model/layer_shape.h"
 #include "kernels/types.h"
 
 namespace dex {
@@ -11,7 +13,7 @@ namespace dex {
 class KvCache {
  public:
   // Pages are touched only as rows are written.
-  KvCache(const ModelConfig& config, int num_layers, int capacity, Dtype dtype);
+  KvCache(const LayerShape& shape, int num_layers, int capacity, Dtype dtype);
 
   int capacity() const { return capacity_; }
   int row_size() const { return row_size_; }  // kv_heads * head_dim

@@ -11,20 +11,12 @@
 #include "common/explore/row_layout.h"
 #include "common/model/config.h"
 #include "common/model/kv_cache.h"
+#include "common/model/layers.h"
 #include "common/model/matrix.h"
 #include "kernels/thread_pool.h"
 #include "kernels/types.h"
 
 namespace dex {
-
-struct LayerWeights {  // D hidden, F intermediate, Q = heads * head_dim, C = kv_heads * head_dim
-  at::Tensor input_norm, post_norm;  // (D) f32
-  Matrix qkv;                        // (Q + 2C, D)
-  Matrix out;                        // (D, Q)
-  Matrix gate_up;                    // (2F, D)
-  Matrix down;                       // (D, F)
-  at::Tensor q_norm, k_norm;         // (head_dim) f32, undefined when the family has none
-};
 
 class Stage {
  public:
@@ -44,19 +36,17 @@ class Stage {
       const at::Tensor& x_TD) const;  // the same of libtorch's operators alone, for GPUs
 
   LayerRange range() const { return range_; }
-  const std::vector<LayerWeights>& layers() const { return layers_; }
+  const std::vector<LayerWeights>& layers() const { return layers_.weights; }
   const ModelConfig& config() const { return config_; }
-  Dtype dtype() const { return dtype_; }
+  Dtype dtype() const { return layers_.dtype; }
   KvCache make_cache(int capacity) const {
-    return KvCache(config_, range_.size(), capacity, unquantized(dtype_));
+    return KvCache(layers_.shape, range_.size(), capacity, unquantized(dtype()));
   }
 
  private:
   ModelConfig config_;
   LayerRange range_;
-  Dtype dtype_;
-  std::vector<LayerWeights> layers_;
-  std::vector<float> inverse_frequencies_;
+  Layers layers_;
 };
 
 }  // namespace dex

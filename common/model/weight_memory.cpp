@@ -3,6 +3,7 @@
 #include <memory>
 #include <mutex>
 
+#include "kernels/ceil_div.h"
 #include "kernels/huge_memory.h"
 
 namespace dex {
@@ -19,7 +20,7 @@ struct Block {
   void* take(std::size_t size) {
     if (memory.size() - used < size) return nullptr;
     void* taken = memory.data() + used;
-    used = std::min(memory.size(), (used + size + kAlignment - 1) / kAlignment * kAlignment);
+    used = std::min(memory.size(), round_up(used + size, kAlignment));
     return taken;
   }
 };

@@ -6,15 +6,12 @@
 #include <type_traits>
 #include <vector>
 
+#include "kernels/ceil_div.h"
 #include "kernels/cpu/causal_tiles.h"
 #include "kernels/row_ops.h"
 
 namespace dex::cpu {
 namespace {
-
-std::ptrdiff_t up_to(std::ptrdiff_t count, std::ptrdiff_t multiple) {
-  return (count + multiple - 1) / multiple * multiple;
-}
 
 // The packed keys: panels of `width` rows, head_dim deep; then the values: panels of `width` of
 // head_dim, all rows deep.
@@ -23,14 +20,14 @@ struct Plan {
   const CausalTiles& tiles;
 
   std::ptrdiff_t units(std::ptrdiff_t depth) const {
-    return up_to(depth, tiles.depth) / tiles.depth;
+    return round_up(depth, tiles.depth) / tiles.depth;
   }
   std::ptrdiff_t key_panel() const { return units(p.head_dim) * tiles.width; }
   std::ptrdiff_t value_panel() const { return units(p.rows) * tiles.width; }
-  std::ptrdiff_t key_panels() const { return up_to(p.rows, tiles.width) / tiles.width; }
-  std::ptrdiff_t value_panels() const { return up_to(p.head_dim, tiles.width) / tiles.width; }
+  std::ptrdiff_t key_panels() const { return round_up(p.rows, tiles.width) / tiles.width; }
+  std::ptrdiff_t value_panels() const { return round_up(p.head_dim, tiles.width) / tiles.width; }
   std::ptrdiff_t size() const {
-    return up_to(key_panel() * key_panels() + value_panel() * value_panels(), 16);
+    return round_up(key_panel() * key_panels() + value_panel() * value_panels(), 16);
   }
   bool narrow() const { return tiles.depth == 2; }
 
@@ -129,7 +126,7 @@ float* aligned(std::vector<float>& memory, std::ptrdiff_t floats) {
 class Rows {
  public:
   Rows(const Plan& plan, int first, int end)
-      : plan_(plan), first_(first), count_(end - first), pitch_(up_to(end, kCausalWidth)) {
+      : plan_(plan), first_(first), count_(end - first), pitch_(round_up(end, kCausalWidth)) {
     thread_local std::vector<float> scores, queries, mixed;
     scores_ = aligned(scores, count_ * pitch_);
     queries_ = aligned(queries, count_ * plan.units(plan.p.head_dim));
@@ -145,7 +142,7 @@ class Rows {
   }
 
  private:
-  std::ptrdiff_t mixed_pitch() const { return up_to(plan_.p.head_dim, kCausalWidth); }
+  std::ptrdiff_t mixed_pitch() const { return round_up(plan_.p.head_dim, kCausalWidth); }
 
   void score() const {
     const std::ptrdiff_t units = plan_.units(plan_.p.head_dim);
@@ -167,7 +164,7 @@ class Rows {
     float totals[kCausalRows];
     for (int r = 0; r < count; ++r)
       totals[r] = soften_causal(scores_ + (begin + r) * pitch_, first_ + begin + r + 1,
-                                int(up_to(seen, 16)), p.scale, plan_.narrow());
+                                int(round_up(seen, 16)), p.scale, plan_.narrow());
     for (std::ptrdiff_t panel = 0; panel < plan_.value_panels(); ++panel)
       plan_.tiles.tile[count]({.left = scores_ + begin * pitch_,
                                .panel = plan_.values() + panel * plan_.value_panel(),

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "hwy/aligned_allocator.h"
+#include "kernels/ceil_div.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/distill.cpp"
@@ -16,7 +17,6 @@ namespace {
 
 using Vec = hn::Vec<Floats>;
 constexpr std::size_t kLanes = hn::MaxLanes(Floats());
-constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
 HWY_INLINE void store(Vec v, float* to, std::size_t count) { store_some(Floats(), v, to, count); }
 HWY_INLINE void store(Vec v, hwy::bfloat16_t* to, std::size_t count) {
@@ -29,15 +29,6 @@ HWY_INLINE void store(Vec v, hwy::bfloat16_t* to, std::size_t count) {
   std::memcpy(words, padded, count * sizeof *words);
 }
 
-// Lanes past the row's end count as -inf.
-template <class T>
-HWY_INLINE Vec logits_at(const T* row, std::size_t i, std::size_t vocab) {
-  const Floats d;
-  if (HWY_LIKELY(i + kLanes <= vocab)) return load(d, row + i);
-  return hn::IfThenElse(hn::FirstN(d, vocab - i), load_some(d, row + i, vocab - i),
-                        hn::Set(d, kLowest));
-}
-
 struct Softmax {                  // of a row
   float max = 0;                  // of the logits as they are
   float sum = 0;                  // of powers; NaN when a logit is
@@ -46,8 +37,10 @@ struct Softmax {                  // of a row
   bool has_nan() const { return sum != sum; }
 };
 
+// The best token (kernels/rank_key.h), where `value` is the largest logit.
 template <class T>
 std::size_t first_of(const T* row, std::size_t vocab, float value) {
+  if (value == kLowest) return 0;  // every logit is
   const Floats d;
   const Vec wanted = hn::Set(d, value);
   for (std::size_t i = 0; i < vocab; i += kLanes) {
@@ -62,7 +55,7 @@ template <class T>
 Softmax softmax_of(const T* row, std::size_t vocab, float inverse_tau, float* powers) {
   const Floats d;
   Vec top = hn::Set(d, kLowest);
-  for (std::size_t i = 0; i < vocab; i += kLanes) top = hn::Max(top, logits_at(row, i, vocab));
+  for (std::size_t i = 0; i < vocab; i += kLanes) top = larger(top, logits_at(row, i, vocab));
   Softmax s{.max = max_of(d, top), .powers = powers};
   const Vec max = hn::Set(d, s.max), scale = hn::Set(d, inverse_tau);
   Vec sum = hn::Zero(d);
@@ -110,7 +103,7 @@ void distill_row(const DistillRows& p, int r, const Softmax& t, float* powers) {
 template <class T>
 void distill_each(std::span<const DistillRows> students) {
   const DistillRows& one = students.front();
-  const auto vocab = std::size_t(one.vocab), padded = (vocab + kLanes - 1) / kLanes * kLanes;
+  const auto vocab = std::size_t(one.vocab), padded = round_up(vocab, kLanes);
   const auto memory = hwy::AllocateAligned<float>(2 * padded);
   for (int r = 0; r < one.rows; ++r) {
     const T* teacher = static_cast<const T*>(one.teacher) + std::size_t(r) * vocab;

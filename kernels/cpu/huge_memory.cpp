@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <new>
 
+#include "kernels/ceil_div.h"
+
 namespace dex {
 namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-std::size_t whole_pages(std::size_t size) { return (size + kHugePage - 1) / kHugePage * kHugePage; }
+std::size_t whole_pages(std::size_t size) { return round_up(size, kHugePage); }
 
 }  // namespace
 

@@ -13,6 +13,7 @@
 
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
+#include "kernels/rank_key.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace dex::HWY_NAMESPACE {
@@ -76,6 +77,21 @@ HWY_INLINE hn::Vec<Four> sums_of_four(D d, hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D
 template <class D>
 HWY_INLINE float sum_of(D d, hn::Vec<D> v) {
   return hn::GetLane(sums_of_four(d, v, v, v, v));
+}
+
+// Lane i of a row of logits and the lanes after it; those past the row's end count as -inf.
+template <class T>
+HWY_INLINE hn::Vec<Floats> logits_at(const T* row, std::size_t i, std::size_t count) {
+  const Floats d;
+  if (HWY_LIKELY(i + hn::MaxLanes(d) <= count)) return load(d, row + i);
+  return hn::IfThenElse(hn::FirstN(d, count - i), load_some(d, row + i, count - i),
+                        hn::Set(d, kLowest));
+}
+
+// Per lane, `largest` or a greater `v`: NaN is never greater (kernels/rank_key.h).
+template <class V>
+HWY_INLINE V larger(V largest, V v) {
+  return hn::IfThenElse(hn::Gt(v, largest), v, largest);
 }
 
 // NaN lanes may or may not win.

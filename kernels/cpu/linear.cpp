@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/ceil_div.h"
 #include "kernels/cpu/linear_tiles.h"
 
 namespace dex::cpu {
@@ -28,11 +29,11 @@ struct Job {
 
   int count(int k) const { return std::min(kChunk, p.in - k); }
   // Blocks of nearly equal size.
-  int blocks() const { return (p.rows + tiles.max_rows - 1) / tiles.max_rows; }
+  int blocks() const { return ceil_div(p.rows, tiles.max_rows); }
   int block_begin(int block) const { return int(std::int64_t{p.rows} * block / blocks()); }
 
   std::size_t chunk_row(int row, int k) const { return std::size_t(k / kChunk) * p.rows + row; }
-  std::size_t chunk_rows() const { return std::size_t((p.in + kChunk - 1) / kChunk) * p.rows; }
+  std::size_t chunk_rows() const { return std::size_t(ceil_div(p.in, kChunk)) * p.rows; }
   std::size_t chunk_row_bytes() const {
     return std::size_t(kChunk / step_of(p.dtype)) * tiles.unit;
   }
@@ -136,7 +137,7 @@ void linear(const Linear& p, ThreadPool& pool, const LinearTiles& tiles) {
   }
 
   const int threads = pool.threads(), panels = int(panels_of(p.out));
-  const int part = std::clamp(panels / (8 * threads), 1, 4), parts = (panels + part - 1) / part;
+  const int part = std::clamp(panels / (8 * threads), 1, 4), parts = ceil_div(panels, part);
   pool.run(parts, [&](int i) {
     int share = 0;
     while (i >= pool.share_begin(parts, share + 1)) ++share;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernels/ceil_div.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/linear_tiles.cpp"
 #include "hwy/foreach_target.h"
@@ -120,7 +122,7 @@ HWY_INLINE void vectors(const LinearTile& t) {
     ++x;
     w += kPanel * Kind::kStep;
   };
-  int steps = (t.count + Kind::kStep - 1) / Kind::kStep;
+  int steps = ceil_div(t.count, Kind::kStep);
   const int lines = kFirst == 0 ? t.ahead_lines : 0;
   for (const char* ahead = t.ahead; steps >= kGroup;
        steps -= kGroup, ahead += t.ahead_lines * ahead_plan(kRows, Kind::kDtype).every) {

@@ -1,10 +1,10 @@
 #include "kernels/topk_tokens.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
-#include <limits>
+#include <functional>
 #include <vector>
+
+#include "kernels/logit_hash.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/topk_tokens.cpp"
@@ -12,63 +12,30 @@
 #include "hwy/highway.h"
 #include "kernels/cpu/lanes-inl.h"
 
-#ifndef DEX_RANK_TOKENS_ONCE
-#define DEX_RANK_TOKENS_ONCE
+#ifndef DEX_TOPK_TOKENS_ONCE
+#define DEX_TOPK_TOKENS_ONCE
 namespace dex {
 namespace {
 
-constexpr float kLowest = -std::numeric_limits<float>::infinity();
+constexpr int kTaskSlices = 16;  // that a thread takes at a time: 64 KB of logits
 
-struct Candidate {
-  float logit;
-  std::int32_t token;
-};
-
-bool better(const Candidate& a, const Candidate& b) {
-  return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
-}
-
-// The best `width` seen so far; the worst of them on top.
+// The best `width` keys seen so far; the worst of them on top.
 struct Best {
   std::size_t width = 0;
-  std::vector<Candidate> heap = {};
+  std::vector<RankKey> heap = {};
 
-  float bar() const { return heap.size() < width ? kLowest : heap.front().logit; }
-  // Tokens come in rising order, so an equal one never displaces another.
-  void offer(float logit, std::int32_t token) {
-    const Candidate c{logit == logit ? logit : kLowest, token};
-    if (heap.size() == width) {
-      if (!(c.logit > heap.front().logit)) return;
-      std::pop_heap(heap.begin(), heap.end(), better);
+  bool full() const { return heap.size() == width; }
+  float bar() const { return full() ? logit_of(heap.front()) : kLowest; }
+  void offer(RankKey key) {
+    if (full()) {
+      if (key < heap.front()) return;
+      std::pop_heap(heap.begin(), heap.end(), std::greater());
       heap.pop_back();
     }
-    heap.push_back(c);
-    std::push_heap(heap.begin(), heap.end(), better);
+    heap.push_back(key);
+    std::push_heap(heap.begin(), heap.end(), std::greater());
   }
 };
-
-constexpr std::uint64_t kPrime = 0x9e3779b97f4a7c15u;
-
-// One to one, so a single changed word always shows; the shift lets the upper bits reach the lower
-// ones.
-std::uint64_t mixed(std::uint64_t word) { return std::rotl((word ^ word >> 32) * kPrime, 29); }
-
-// Eight chains side by side, 8 bytes a step each: one chain would wait for its own multiply.
-std::uint64_t hash_of(const float* logits, int count) {
-  constexpr int kChains = 8;
-  std::uint64_t chain[kChains];
-  for (int c = 0; c < kChains; ++c) chain[c] = kPrime * (c + 1);
-  int i = 0;
-  for (; i + 2 * kChains <= count; i += 2 * kChains) {
-    std::uint64_t words[kChains];
-    std::memcpy(words, logits + i, sizeof words);
-    for (int c = 0; c < kChains; ++c) chain[c] = mixed(chain[c] ^ words[c]);
-  }
-  std::uint64_t hash = std::uint64_t(count);
-  for (; i < count; ++i) hash = mixed(hash ^ std::bit_cast<std::uint32_t>(logits[i]));
-  for (const std::uint64_t c : chain) hash = mixed(hash ^ c);
-  return hash;
-}
 
 }  // namespace
 }  // namespace dex
@@ -80,76 +47,168 @@ namespace {
 
 using Vec = hn::Vec<Floats>;
 constexpr int kLanes = hn::MaxLanes(Floats());
+using Words = hn::ScalableTag<std::uint64_t>;
+constexpr int kWords = hn::MaxLanes(Words());
+
+// mixed_pair() of a vector of pairs.
+HWY_INLINE hn::Vec<Words> mixed_pairs(hn::Vec<Words> words, hn::Vec<Words> keys) {
+  const hn::Repartition<std::uint32_t, Words> halves;
+  const auto times = [&](hn::Vec<Words> w, std::uint32_t factor) {
+    const auto f = hn::Set(halves, factor);
+    const auto low = hn::MulEven(hn::BitCast(halves, w), f),
+               high = hn::MulEven(hn::BitCast(halves, hn::ShiftRight<32>(w)), f);
+    return hn::Add(low, hn::ShiftLeft<32>(high));
+  };
+  auto w = hn::Add(words, keys);
+  w = times(hn::Xor(w, hn::ShiftRight<32>(w)), kFirstMix);
+  w = times(hn::Xor(w, hn::ShiftRight<29>(w)), kSecondMix);
+  return hn::Xor(w, hn::ShiftRight<32>(w));
+}
+
+// `first` and all but a row's last `count` are even.
+std::uint64_t hash_of(const float* logits, int count, int first) {
+  const Words d;
+  const int pairs = count / 2, whole = pairs / kWords * kWords;
+  auto keys = hn::Mul(hn::Iota(d, std::uint64_t(first / 2 + 1)), hn::Set(d, kPairKey));
+  const auto step = hn::Set(d, kPairKey * kWords);
+  auto sum = hn::Zero(d);
+  for (int i = 0; i < whole; i += kWords) {
+    const auto words = hn::LoadU(hn::Repartition<float, Words>(), logits + 2 * i);
+    sum = hn::Add(sum, mixed_pairs(hn::BitCast(d, words), keys));
+    keys = hn::Add(keys, step);
+  }
+  std::uint64_t hash = hn::GetLane(hn::SumOfLanes(d, sum));
+  for (int i = 2 * whole; i < count; i += 2) {
+    std::uint32_t bits[2] = {};
+    std::memcpy(bits, logits + i, sizeof(float) * std::size_t(std::min(2, count - i)));
+    hash += mixed_pair(bits[0], bits[1], (first + i) / 2);
+  }
+  return hash;
+}
+
+// One accumulator per lane, short slices padded with -inf: id t is always added in lane t mod
+// kLanes.
+VocabSlice slice_of(const float* logits, int count, int first) {
+  const Floats d;
+  Vec top = hn::Set(d, kLowest), sum = hn::Zero(d);
+  auto nan = hn::IsNaN(top);
+  for (int i = 0; i < count; i += kLanes) {
+    const Vec v = logits_at(logits, i, count);
+    top = larger(top, v);
+    nan = hn::Or(nan, hn::IsNaN(v));
+  }
+  const float largest = max_of(d, top);
+  const Vec base = hn::Set(d, largest == kLowest ? 0.0f : largest);
+  for (int i = 0; i < count; i += kLanes)
+    sum = hn::Add(sum, power_of(d, hn::Sub(logits_at(logits, i, count), base)));
+  const bool numbers = largest < -kLowest && hn::AllFalse(d, nan);
+  return {largest, numbers ? sum_of(d, sum) : std::numeric_limits<float>::quiet_NaN(),
+          hash_of(logits, count, first)};
+}
+
+void offer_slice(const float* logits, int count, int first, float largest, Best& best) {
+  const Floats d;
+  int i = 0;
+  for (; i < count && !best.full(); ++i) best.offer(rank_key(logits[i], first + i));
+  if (!(largest > best.bar())) return;  // an equal one has a higher id than those before
+  for (; i < count; i += kLanes) {
+    const Vec v = logits_at(logits, i, count);
+    if (HWY_LIKELY(hn::AllFalse(d, hn::Gt(v, hn::Set(d, best.bar()))))) continue;
+    for (int j = i; j < std::min(i + kLanes, count); ++j)
+      best.offer(rank_key(logits[j], first + j));
+  }
+}
+
+// The slices [begin, end) of a row.
+void slices_of_row(const TopkSlices& p, int row, int begin, int end) {
+  thread_local Best best;
+  best.heap.clear();
+  best.width = std::size_t(std::max(p.width, 2));
+  const int kept = kept_of_slice(p.width);
+  const auto at = [&](int s) { return std::ptrdiff_t{s} * p.rows + row; };
+  for (int s = begin; s < end; ++s) {
+    const int from = s * kVocabSlice, count = std::min(kVocabSlice, p.ids - from);
+    const float* logits = p.logits + std::ptrdiff_t{row} * p.ids + from;
+    const VocabSlice slice = slice_of(logits, count, p.first_id + from);
+    p.slices[at(s)] = slice;
+    offer_slice(logits, count, p.first_id + from, slice.largest, best);
+    std::fill_n(p.best + at(s) * kept, kept, RankKey{0});
+  }
+  std::sort(best.heap.begin(), best.heap.end(), std::greater());
+  int filled[kTaskSlices] = {};
+  for (const RankKey key : best.heap) {
+    const int s = (token_of(key) - p.first_id) / kVocabSlice;
+    if (int& n = filled[s - begin]; n < kept) p.best[at(s) * kept + n++] = key;
+  }
+}
+
+void find_asked(const TopkSlices& p, int row) {
+  if (!p.asked) return;
+  for (int i = p.asked_begin[row]; i < p.asked_begin[row + 1]; ++i)
+    if (const int id = p.asked[i] - p.first_id; id >= 0 && id < p.ids)
+      p.asked_logits[i] = p.logits[std::ptrdiff_t{row} * p.ids + id];
+}
 
 struct Softmax {
-  float max = 0, sum = 0;
+  float base = 0, sum = 0;
 
   float probability(float logit) const {
     const Floats d;
-    const float e = hn::GetLane(exp_of(d, hn::Set(d, logit - max)));
+    const float e = hn::GetLane(exp_of(d, hn::Set(d, logit - base)));
     return sum > 0 ? e / sum : e;
   }
 };
 
-// One accumulator per lane, short rows padded with -inf: token t is always added in lane t mod
-// kLanes.
-Softmax softmax_of(const float* logits, int vocab) {
+// Of one row of slices, `stride` apart.
+Softmax softmax_of(const VocabSlice* slices, int count, int stride) {
   const Floats d;
-  const int full = vocab / kLanes * kLanes;
-  alignas(64) float tail[kLanes];
-  std::fill(tail, tail + kLanes, kLowest);
-  std::copy(logits + full, logits + vocab, tail);
-  Vec top = hn::Load(d, tail);
-  for (int i = 0; i < full; i += kLanes) top = hn::Max(top, hn::LoadU(d, logits + i));
-  Softmax s{.max = max_of(d, top)};
-  if (s.max == kLowest) s.max = 0;
-  const Vec max = hn::Set(d, s.max);
-  Vec sum = hn::Zero(d);
-  for (int i = 0; i < full; i += kLanes)
-    sum = hn::Add(sum, exp_of(d, hn::Sub(hn::LoadU(d, logits + i), max)));
-  s.sum = sum_of(d, hn::Add(sum, exp_of(d, hn::Sub(hn::Load(d, tail), max))));
-  return s;
-}
-
-void best_of(const float* logits, int vocab, Best& best) {
-  const Floats d;
-  int i = 0;
-  for (; i < vocab && best.heap.size() < best.width; ++i) best.offer(logits[i], i);
-  Vec bar = hn::Set(d, best.bar());
-  for (; i + kLanes <= vocab; i += kLanes) {
-    if (HWY_LIKELY(hn::AllFalse(d, hn::Gt(hn::LoadU(d, logits + i), bar)))) continue;
-    for (int j = i; j < i + kLanes; ++j) best.offer(logits[j], j);
-    bar = hn::Set(d, best.bar());
+  float largest = kLowest;
+  for (int s = 0; s < count; ++s) largest = std::max(largest, slices[s * stride].largest);
+  Softmax softmax{.base = largest == kLowest ? 0.0f : largest};
+  for (int s = 0; s < count; s += kLanes) {
+    alignas(64) float scales[kLanes] = {};
+    const int some = std::min(kLanes, count - s);
+    for (int i = 0; i < some; ++i) scales[i] = slices[(s + i) * stride].largest - softmax.base;
+    hn::Store(exp_of(d, hn::Load(d, scales)), d, scales);
+    for (int i = 0; i < some; ++i) softmax.sum += slices[(s + i) * stride].sum * scales[i];
   }
-  for (; i < vocab; ++i) best.offer(logits[i], i);
-  std::sort(best.heap.begin(), best.heap.end(), better);
+  return softmax;
 }
 
-float gap_of(const std::vector<Candidate>& ranked) {
-  if (ranked.size() < 2 || ranked[1].logit == kLowest)
-    return ranked[0].logit == kLowest ? 0.0f : std::numeric_limits<float>::infinity();
-  return ranked[0].logit - ranked[1].logit;
+// The best keys of a row, at least two where there are as many.
+const std::vector<RankKey>& ranked(const TopkCombine& p, int row) {
+  thread_local std::vector<RankKey> keys;
+  keys.clear();
+  const int kept = kept_of_slice(p.wanted.width);
+  for (int s = 0; s < vocab_slices(p.wanted.vocab); ++s) {
+    const RankKey* of_slice = p.best + (std::ptrdiff_t{s} * p.wanted.rows + row) * kept;
+    for (int i = 0; i < kept && of_slice[i] != 0; ++i) keys.push_back(of_slice[i]);
+  }
+  const auto wanted = std::min(keys.size(), std::size_t(std::max(p.wanted.width, 2)));
+  std::partial_sort(keys.begin(), keys.begin() + std::ptrdiff_t(wanted), keys.end(),
+                    std::greater());
+  return keys;
 }
 
-void rank_row(const TopkTokens& p, int row) {
-  const float* logits = p.logits + std::ptrdiff_t(row) * p.vocab;
-  const Softmax softmax = softmax_of(logits, p.vocab);
-  thread_local Best best;
-  best.heap.clear();
-  best.width = std::size_t(std::min(std::max(p.width, 2), p.vocab));
-  best_of(logits, p.vocab, best);
-
-  const std::ptrdiff_t at = std::ptrdiff_t(row) * p.width;
+void combine_row(const TopkCombine& job, int row) {
+  const TopkTokens& p = job.wanted;
+  const int slices = vocab_slices(p.vocab);
+  const Softmax softmax = softmax_of(job.slices + row, slices, p.rows);
+  const std::vector<RankKey>& keys = ranked(job, row);
+  const std::ptrdiff_t at = std::ptrdiff_t{row} * p.width;
   for (int i = 0; i < p.width; ++i) {
-    p.tokens[at + i] = best.heap[i].token;
-    if (p.probabilities) p.probabilities[at + i] = softmax.probability(best.heap[i].logit);
+    p.tokens[at + i] = token_of(keys[i]);
+    if (p.probabilities) p.probabilities[at + i] = softmax.probability(logit_of(keys[i]));
   }
   if (p.asked)
     for (int i = p.asked_begin[row]; i < p.asked_begin[row + 1]; ++i)
-      p.asked_probabilities[i] = softmax.probability(logits[p.asked[i]]);
-  if (p.gaps) p.gaps[row] = gap_of(best.heap);
-  if (p.hashes) p.hashes[row] = hash_of(logits, p.vocab);
+      p.asked_probabilities[i] = softmax.probability(p.asked_probabilities[i]);
+  if (p.gaps) p.gaps[row] = gap_of(keys[0], keys.size() > 1 ? keys[1] : 0);
   if (p.has_nan) p.has_nan[row] = softmax.sum != softmax.sum;
+  if (!p.hashes) return;
+  p.hashes[row] = 0;
+  for (int s = 0; s < slices; ++s)
+    p.hashes[row] += job.slices[std::ptrdiff_t{s} * p.rows + row].hash;
 }
 
 }  // namespace
@@ -158,10 +217,40 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace dex {
-HWY_EXPORT(rank_row);
+HWY_EXPORT(slices_of_row);
+HWY_EXPORT(combine_row);
+HWY_EXPORT(find_asked);
+
+void cpu::topk_slices(const TopkSlices& p, ThreadPool& pool) {
+  const int slices = vocab_slices(p.ids), tasks = ceil_div(slices, kTaskSlices);
+  pool.run(p.rows * tasks, [&](int i) {
+    const int row = i / tasks, begin = i % tasks * kTaskSlices;
+    HWY_DYNAMIC_DISPATCH(slices_of_row)(p, row, begin, std::min(begin + kTaskSlices, slices));
+    if (begin == 0) HWY_DYNAMIC_DISPATCH(find_asked)(p, row);
+  });
+}
+
+void cpu::topk_combine(const TopkCombine& p, ThreadPool& pool) {
+  pool.run(p.wanted.rows, [&](int row) { HWY_DYNAMIC_DISPATCH(combine_row)(p, row); });
+}
 
 void cpu::topk_tokens(const TopkTokens& p, ThreadPool& pool) {
-  pool.run(p.rows, [&](int row) { HWY_DYNAMIC_DISPATCH(rank_row)(p, row); });
+  const auto slices = std::size_t(vocab_slices(p.vocab)) * std::size_t(p.rows);
+  thread_local std::vector<VocabSlice> sums;
+  thread_local std::vector<RankKey> best;
+  sums.resize(std::max(sums.size(), slices));
+  best.resize(std::max(best.size(), slices * std::size_t(kept_of_slice(p.width))));
+  topk_slices({.logits = p.logits,
+               .rows = p.rows,
+               .ids = p.vocab,
+               .width = p.width,
+               .asked = p.asked,
+               .asked_begin = p.asked_begin,
+               .asked_logits = p.asked_probabilities,
+               .slices = sums.data(),
+               .best = best.data()},
+              pool);
+  topk_combine({.wanted = p, .slices = sums.data(), .best = best.data()}, pool);
 }
 
 }  // namespace dex

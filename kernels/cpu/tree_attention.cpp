@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <vector>
+
+#include "kernels/ceil_div.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/tree_attention.cpp"
@@ -63,8 +64,8 @@ void score_tile(const Query* tile, const float* columns, int head_dim, float sca
 // Turns scores into e^(score - max), zero up to the next vector; returns their sum.
 float soften(float* scores, int count) {
   const Floats d;
-  const int padded = (count + kLanes - 1) / kLanes * kLanes;
-  std::fill(scores + count, scores + padded, -std::numeric_limits<float>::infinity());
+  const int padded = round_up(count, kLanes);
+  std::fill(scores + count, scores + padded, kLowest);
   Vec top = hn::Load(d, scores);
   for (int i = kLanes; i < padded; i += kLanes) top = hn::Max(top, hn::Load(d, scores + i));
   const Vec max = hn::Set(d, max_of(d, top));
@@ -85,7 +86,7 @@ void mix_tile(const Query* tile, const CacheRows<T>& values, const std::int32_t*
   const Floats d;
   for (int at = 0; at < head_dim; at += kVectors * kLanes) {
     const int some = std::min(kVectors * kLanes, head_dim - at);
-    const int vectors = (some + kLanes - 1) / kLanes, last = some - (vectors - 1) * kLanes;
+    const int vectors = ceil_div(some, kLanes), last = some - (vectors - 1) * kLanes;
     Vec sum[kCount][kVectors];
     for (int q = 0; q < kCount; ++q)
       for (int v = 0; v < kVectors; ++v) {
@@ -168,7 +169,7 @@ class Group {
       context_ = std::max(context_, p.context_size[r]);
       longest = std::max(longest, p.context_size[r] + ancestors_size(r));
     }
-    const std::ptrdiff_t pitch = (std::max(longest, context_) + kBlock - 1) / kBlock * kBlock;
+    const std::ptrdiff_t pitch = round_up(std::max(longest, context_), kBlock);
     const int heads = p.heads / p.kv_heads;
     float* scores = Space::aligned(space.scores, heads * (end - first) * pitch);
     space.queries.clear();
@@ -312,8 +313,8 @@ int rows_per_task(const TreeAttention& p, int threads) {
                                     p.ancestors_begin[r]);
   const std::ptrdiff_t fit =
       std::min<std::ptrdiff_t>(kMostRows, kMostScores / (longest * (p.heads / p.kv_heads)));
-  const int tasks = threads == 1 ? 1 : (2 * threads + p.kv_heads - 1) / p.kv_heads;
-  return std::clamp(int(fit), 1, std::max(1, (p.rows + tasks - 1) / tasks));
+  const int tasks = threads == 1 ? 1 : ceil_div(2 * threads, p.kv_heads);
+  return std::clamp(int(fit), 1, std::max(1, ceil_div(p.rows, tasks)));
 }
 
 }  // namespace
@@ -321,7 +322,7 @@ int rows_per_task(const TreeAttention& p, int threads) {
 // KV head by KV head: rows that follow each other find the same keys in the cache.
 void cpu::tree_attention(const TreeAttention& p, ThreadPool& pool) {
   if (p.rows == 0) return;
-  const int size = rows_per_task(p, pool.threads()), groups = (p.rows + size - 1) / size;
+  const int size = rows_per_task(p, pool.threads()), groups = ceil_div(p.rows, size);
   pool.run(groups * p.kv_heads, [&](int part) {
     const int first = part % groups * size;
     HWY_DYNAMIC_DISPATCH(tree_attention)(p, part / groups, first, std::min(p.rows, first + size));

@@ -112,7 +112,8 @@ struct Stage {
     p.most_keys = context + 1;
     p.rows = rows, p.hidden = hidden, p.intermediate = intermediate, p.heads = heads,
     p.kv_heads = kv_heads, p.head_dim = head_dim;
-    p.eps = 1e-5f, p.dtype = p.cache_dtype = Dtype::bf16;
+    p.eps = 1e-5f, p.attention_scale = 1 / std::sqrt(float(p.head_dim)),
+    p.dtype = p.cache_dtype = Dtype::bf16;
     return p;
   }
 

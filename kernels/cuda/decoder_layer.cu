@@ -1,8 +1,8 @@
 #include "kernels/decoder_layer.h"
 
 #include <algorithm>
-#include <cmath>
 
+#include "kernels/ceil_div.h"
 #include "kernels/linear.h"
 #include "kernels/row_ops.h"
 #include "kernels/tree_attention.h"
@@ -24,7 +24,7 @@ struct Layer {
     const int q_size = p.heads * p.head_dim, kv_size = p.kv_heads * p.head_dim;
     const auto buffer = [&](int size) {
       auto* at = reinterpret_cast<float*>(static_cast<char*>(memory) + buffer_bytes);
-      buffer_bytes += (std::size_t(p.rows) * std::size_t(size) * sizeof(float) + 127) / 128 * 128;
+      buffer_bytes += round_up(std::size_t(p.rows) * std::size_t(size) * sizeof(float), 128);
       return at;
     };
     normed = buffer(p.hidden), qkv = buffer(q_size + 2 * kv_size), q = buffer(q_size),
@@ -47,7 +47,7 @@ struct Layer {
                  .heads = p.heads,
                  .kv_heads = p.kv_heads,
                  .head_dim = p.head_dim,
-                 .scale = 1.0f / std::sqrt(float(p.head_dim)),
+                 .scale = p.attention_scale,
                  .dtype = p.cache_dtype,
                  .most_keys = p.most_keys};
     shared_bytes = tree_attention_workspace(attention);

@@ -13,11 +13,10 @@ namespace {
 constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / 32;
 
-// A softmax in the making. `best` is the first token of the largest logit seen; NaN shows in the
-// total alone.
+// A softmax in the making; NaN shows in the total alone.
 struct Seen {
   float largest = kLowest, total = 0;
-  int best = 0x7fffffff;
+  RankKey best = 0;
 };
 
 __device__ void see(Seen& seen, float logit, int token, float inverse_tau) {
@@ -26,9 +25,9 @@ __device__ void see(Seen& seen, float logit, int token, float inverse_tau) {
                      ? seen.total
                      : seen.total * gpu::exp_of((seen.largest - logit) * inverse_tau);
     seen.largest = logit;
-    seen.best = token;
+    seen.best = rank_key(logit, token);
   }
-  if (seen.best == 0x7fffffff) seen.best = token;
+  if (seen.best == 0) seen.best = rank_key(logit, token);
   seen.total += logit == kLowest ? 0.0f : gpu::exp_of((logit - seen.largest) * inverse_tau);
 }
 
@@ -38,39 +37,36 @@ struct Softmax {
 };
 
 // All threads of the block call it.
-__device__ Softmax combined(const Seen& seen, float inverse_tau, float (&floats)[2][kWarps],
-                            int (&ints)[kWarps]) {
-  const float largest = over_block<kThreads>(seen.largest, Max(), floats[0]);
+__device__ Softmax combined(const Seen& seen, float inverse_tau, float (&floats)[kWarps],
+                            RankKey (&keys)[kWarps]) {
+  const RankKey best = over_block<kThreads>(seen.best, Max(), keys);
+  const float largest = logit_of(best);
   const float scaled = seen.largest == kLowest
                            ? seen.total
                            : seen.total * gpu::exp_of((seen.largest - largest) * inverse_tau);
-  const float total = over_block<kThreads>(scaled, Add(), floats[1]);
-  const int best =
-      -over_block<kThreads>(seen.largest == largest ? -seen.best : -0x7fffffff, Max(), ints);
-  return {largest, gpu::log_of(total), total, best};
+  const float total = over_block<kThreads>(scaled, Add(), floats);
+  return {largest, gpu::log_of(total), total, token_of(best)};
 }
 
 template <class T>
 __global__ void distill_kernel(DistillRows p) {
-  SHARED(float[5][kWarps], floats);
-  SHARED(int[2][kWarps], ints);
-  const std::int64_t start = std::int64_t(blockIdx.x) * p.vocab;
+  SHARED(float[3][kWarps], floats);
+  SHARED(RankKey[2][kWarps], keys);
+  const std::int64_t start = std::int64_t{gpu::block()} * p.vocab;
   const T *teacher = static_cast<const T*>(p.teacher) + start,
           *student = static_cast<const T*>(p.student) + start;
   T* difference = static_cast<T*>(p.difference) + start;
 
   Seen teacher_seen, student_seen;
-  for (int i = int(threadIdx.x); i < p.vocab; i += kThreads) {
+  for (int i = gpu::thread(); i < p.vocab; i += kThreads) {
     see(teacher_seen, loaded(teacher[i]), i, p.inverse_tau);
     see(student_seen, loaded(student[i]), i, p.inverse_tau);
   }
-  float(&first)[2][kWarps] = *reinterpret_cast<float(*)[2][kWarps]>(floats[0]);
-  float(&second)[2][kWarps] = *reinterpret_cast<float(*)[2][kWarps]>(floats[2]);
-  const Softmax t = combined(teacher_seen, p.inverse_tau, first, ints[0]);
-  const Softmax s = combined(student_seen, p.inverse_tau, second, ints[1]);
+  const Softmax t = combined(teacher_seen, p.inverse_tau, floats[0], keys[0]);
+  const Softmax s = combined(student_seen, p.inverse_tau, floats[1], keys[1]);
 
   float kl = 0;
-  for (int i = int(threadIdx.x); i < p.vocab; i += kThreads) {
+  for (int i = gpu::thread(); i < p.vocab; i += kThreads) {
     const float log_p = (loaded(teacher[i]) - t.largest) * p.inverse_tau - t.log_sum;
     const float log_q = (loaded(student[i]) - s.largest) * p.inverse_tau - s.log_sum;
     const float probability = gpu::exp_of(log_p);
@@ -78,10 +74,10 @@ __global__ void distill_kernel(DistillRows p) {
     if (probability != 0) kl += probability * (log_p - log_q);
     difference[i] = stored<T>(gpu::exp_of(log_q) - probability);
   }
-  kl = over_block<kThreads>(kl, Add(), floats[4]);
-  if (threadIdx.x != 0) return;
-  p.kl[blockIdx.x] = kl + 0.0f * (t.total + s.total);  // NaN in either row's logits
-  p.agrees[blockIdx.x] = t.best == s.best;
+  kl = over_block<kThreads>(kl, Add(), floats[2]);
+  if (gpu::thread() != 0) return;
+  p.kl[gpu::block()] = kl + 0.0f * (t.total + s.total);  // NaN in either row's logits
+  p.agrees[gpu::block()] = t.best == s.best;
 }
 
 }  // namespace

@@ -173,6 +173,14 @@ inline void keep_blocks_apart() {}
 
 namespace dex::gpu {
 
+// This thread's place in its block and the block's in the grid, as numbers to compute with.
+__device__ inline int thread() { return int(threadIdx.x); }
+__device__ inline int lane() { return int(threadIdx.x) % 32; }
+__device__ inline int warp() { return int(threadIdx.x) / 32; }
+__device__ inline int block() { return int(blockIdx.x); }
+__device__ inline int block_y() { return int(blockIdx.y); }
+__device__ inline int block_z() { return int(blockIdx.z); }
+
 template <class To, class From>
 __host__ __device__ inline To bits_as(From value) {
   static_assert(sizeof(To) == sizeof(From));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/ceil_div.h"
 #include "kernels/row_ops.h"
 
 namespace dex::cuda {
@@ -14,9 +15,7 @@ struct Layout {
 };
 
 Layout layout_of(const InduceRows& p, char* memory) {
-  const auto aligned = [](std::size_t floats) {
-    return (floats * sizeof(float) + 127) / 128 * 128;
-  };
+  const auto aligned = [](std::size_t floats) { return round_up(floats * sizeof(float), 128); };
   const std::size_t rows = std::size_t(p.rows);
   Layout l;
   l.inner_at = aligned(rows * std::size_t(p.hidden));

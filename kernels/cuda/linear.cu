@@ -88,13 +88,13 @@ __device__ void load_stage(const LinearJob& job, unsigned char* stage, int first
   using Weight = typename Kind::Weight;
   constexpr int kUnits = kTileBytes / 16, kEach = 16 / int(sizeof(Weight));
   const LinearPlan& plan = job.plan;
-  for (int i = int(threadIdx.x); i < kTileOuts * kUnits; i += kThreads) {
+  for (int i = gpu::thread(); i < kTileOuts * kUnits; i += kThreads) {
     const int row = i / kUnits, unit = i % kUnits;
     copy_weights<Weight>(job, stage + tile_offset(row, unit), min(first_out + row, plan.out - 1),
                          k + unit * kEach);
   }
   unsigned char* x_stage = stage + kWeightBytes;
-  for (int i = int(threadIdx.x); i < Shape<Kind, kTiles>::kXRows * kUnits; i += kThreads) {
+  for (int i = gpu::thread(); i < Shape<Kind, kTiles>::kXRows * kUnits; i += kThreads) {
     const int tile_row = i / kUnits, unit = i % kUnits;
     const int plane = tile_row / (kTiles * 8),
               row = min(first_row + tile_row % (kTiles * 8), plan.rows - 1);
@@ -121,7 +121,7 @@ struct Sums {
 // one A operand, 64 are the B operands of two.
 template <class Kind, int kTiles>
 __device__ void multiply_stage(const unsigned char* stage, Sums<Kind, kTiles>& sums) {
-  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
+  const int lane = gpu::lane(), warp = gpu::warp();
   UNROLL for (int half = 0; half < 2; ++half) {
     std::uint32_t weights[2][4];
     UNROLL for (int i = 0; i < 2; ++i) gpu::ldmatrix_x4(
@@ -147,7 +147,7 @@ __device__ void multiply_stage(const unsigned char* stage, Sums<Kind, kTiles>& s
 template <int kTiles, class Body>
 __device__ void each_element(const LinearPlan& plan, int first_row, int first_out,
                              const Body& body) {
-  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
+  const int lane = gpu::lane(), warp = gpu::warp();
   UNROLL for (int tile = 0; tile < kTiles; ++tile) {
     UNROLL for (int i = 0; i < 4; ++i) {
       const int out = first_out + warp * 16 + lane / 4 + i / 2 * 8,
@@ -164,15 +164,15 @@ __device__ void finish_last(const LinearJob& job, int tile_rows, int first_row, 
   const LinearPlan& plan = job.plan;
   SHARED(int, last);
   __syncthreads();
-  if (threadIdx.x == 0) {
+  if (gpu::thread() == 0) {
     __threadfence();
-    last = atomicAdd(&job.arrived[blockIdx.y * gridDim.x + blockIdx.x], 1u) ==
+    last = atomicAdd(&job.arrived[gpu::block_y() * int(gridDim.x) + gpu::block()], 1u) ==
            unsigned(plan.groups) - 1;
     if (last) __threadfence();
   }
   __syncthreads();
   if (!last) return;
-  for (int i = int(threadIdx.x); i < tile_rows * kTileOuts; i += kThreads) {
+  for (int i = gpu::thread(); i < tile_rows * kTileOuts; i += kThreads) {
     const int row = first_row + i / kTileOuts, out = first_out + i % kTileOuts;
     if (row >= plan.rows || out >= plan.out) continue;
     float total = 0;
@@ -186,8 +186,8 @@ __global__ void linear_kernel(LinearJob job) {
   using S = Shape<Kind, kTiles>;
   DYN_SHARED(unsigned char, ring);
   const LinearPlan& plan = job.plan;
-  const int first_row = int(blockIdx.x) * kTiles * 8, first_out = int(blockIdx.y) * kTileOuts;
-  const int begin = int(blockIdx.z) * plan.chunks_per_block * plan.chunk;
+  const int first_row = gpu::block() * kTiles * 8, first_out = gpu::block_y() * kTileOuts;
+  const int begin = gpu::block_z() * plan.chunks_per_block * plan.chunk;
   const int end = min(begin + plan.chunks_per_block * plan.chunk, plan.in);
   const int steps = ceil_div(end - begin, S::kStep);
   const auto load = [&](int step) {

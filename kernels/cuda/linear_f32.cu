@@ -29,7 +29,7 @@ struct F32Job {
 
 __device__ void load_chunk(const F32Job& job, float (&to)[kOuts][kChunk], int first_out,
                            int begin) {
-  for (int i = int(threadIdx.x); i < kOuts * kChunk / 4; i += kThreads) {
+  for (int i = gpu::thread(); i < kOuts * kChunk / 4; i += kThreads) {
     const int o = i / (kChunk / 4), at = i % (kChunk / 4) * 4, k = begin + at;
     const float* row = job.weight + std::int64_t(min(first_out + o, job.out - 1)) * job.in;
     if (job.aligned) {
@@ -44,7 +44,7 @@ __device__ void load_chunk(const F32Job& job, float (&to)[kOuts][kChunk], int fi
 __device__ void add_chunk(const F32Job& job, const float (&weights)[kOuts][kChunk],
                           float (&totals)[kMostRows][kOuts], int first_row, int row, int row_end,
                           int begin) {
-  const int lane = int(threadIdx.x) % 32, first = int(threadIdx.x) / 32 * kWarpOuts;
+  const int lane = gpu::lane(), first = gpu::warp() * kWarpOuts;
   float sums[kRows][kWarpOuts] = {};
   for (int at = lane; at < kChunk && begin + at < job.in; at += 32) {
     UNROLL for (int r = 0; r < kRows; ++r) {
@@ -59,16 +59,16 @@ __device__ void add_chunk(const F32Job& job, const float (&weights)[kOuts][kChun
       if (lane != r * kWarpOuts + o || row + r >= row_end) continue;
       float& total = totals[row + r - first_row][first + o];
       total = begin == 0 ? sum : total + sum;
-      if (begin + kChunk >= job.in && blockIdx.y * kOuts + first + o < unsigned(job.out))
-        job.finish(row + r, int(blockIdx.y) * kOuts + first + o, total);
+      if (begin + kChunk >= job.in && gpu::block_y() * kOuts + first + o < job.out)
+        job.finish(row + r, gpu::block_y() * kOuts + first + o, total);
     }
   }
 }
 
 __global__ void linear_f32_kernel(F32Job job) {
   DYN_SHARED(Buffers, buffers);
-  const int first_row = int(blockIdx.x) * kMostRows, row_end = min(first_row + kMostRows, job.rows);
-  const int first_out = int(blockIdx.y) * kOuts, chunks = ceil_div(job.in, kChunk);
+  const int first_row = gpu::block() * kMostRows, row_end = min(first_row + kMostRows, job.rows);
+  const int first_out = gpu::block_y() * kOuts, chunks = ceil_div(job.in, kChunk);
   load_chunk(job, buffers->weights[0], first_out, 0);
   gpu::cp_async_commit();
   for (int c = 0; c < chunks; ++c) {

@@ -10,17 +10,17 @@ constexpr int kThreads = 256;
 constexpr int kEach = 8;  // elements of bf16 a thread writes at once
 
 __device__ void zero_counters(unsigned* arrived, int count) {
-  const int blocks = int(gridDim.x * gridDim.y), block = int(blockIdx.y * gridDim.x + blockIdx.x);
-  for (int i = block * kThreads + int(threadIdx.x); i < count; i += blocks * kThreads)
-    arrived[i] = 0;
+  const int blocks = int(gridDim.x * gridDim.y),
+            block = gpu::block_y() * int(gridDim.x) + gpu::block();
+  for (int i = block * kThreads + gpu::thread(); i < count; i += blocks * kThreads) arrived[i] = 0;
 }
 
 // Block (i, row): kThreads * kEach elements of a row, zeros past its end.
 __global__ void narrow_kernel(LinearPlan plan, const float* x, unsigned char* narrow,
                               unsigned* arrived) {
   zero_counters(arrived, plan.counters());
-  const int row = int(blockIdx.y);
-  const int k = int(blockIdx.x * kThreads + threadIdx.x) * kEach;
+  const int row = gpu::block_y();
+  const int k = (gpu::block() * kThreads + gpu::thread()) * kEach;
   if (k * 2 >= plan.pitch) return;
   const float* from = x + std::int64_t(row) * plan.in + k;
   std::uint32_t pairs[kEach / 2];
@@ -36,7 +36,7 @@ __global__ void narrow_kernel(LinearPlan plan, const float* x, unsigned char* na
 __global__ void quantize_kernel(LinearPlan plan, const float* x, signed char* bytes, float* scales,
                                 unsigned* arrived) {
   zero_counters(arrived, plan.counters());
-  const int chunk = int(blockIdx.x), row = int(blockIdx.y), thread = int(threadIdx.x);
+  const int chunk = gpu::block(), row = gpu::block_y(), thread = gpu::thread();
   const int begin = chunk * plan.chunk, end = min(begin + plan.chunk, plan.in);
   const float* from = x + std::int64_t(row) * plan.in;
   // Magnitudes order as their bits do, infinity and NaN above all.

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/ceil_div.h"
 #include "kernels/cpu/quanta.h"
 #include "kernels/cuda/gpu.h"
 #include "kernels/linear.h"
@@ -19,9 +20,6 @@ constexpr int kTileBytes = 128;   // of a weight row that a stage of the ring ho
 constexpr int kInputAlign = 128;  // bytes a prepared row of x is padded to
 // 4 on each of 132 multiprocessors: what it takes to keep HBM busy
 constexpr int kBlocksAtOnce = 528;
-
-__host__ __device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
-__host__ __device__ constexpr int round_up(int a, int b) { return ceil_div(a, b) * b; }
 
 // bf16: a quarter of `in`, so that partial sums are few, yet enough blocks share a narrow output.
 // i8: as on the CPU.
@@ -84,7 +82,7 @@ inline LinearPlan plan_of(const Linear& p) {
   plan.planes = bytes ? 2 : 1;
   plan.pitch = round_up(p.in * (bytes ? 1 : 2), kInputAlign);
 
-  const auto aligned = [](std::size_t size) { return (size + 127) / 128 * 128; };
+  const auto aligned = [](std::size_t size) { return round_up(size, 128); };
   const std::size_t rows = std::size_t(p.rows), chunks = std::size_t(plan.chunks);
   plan.scales_at = aligned(std::size_t(plan.planes * plan.pitch) * rows);
   plan.partials_at = plan.scales_at + (bytes ? aligned(rows * chunks * 4) : 0);

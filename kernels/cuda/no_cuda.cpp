@@ -26,6 +26,8 @@ int split_qkv(const SplitQkv&, Stream) { return kNoDevice; }
 int gather_rows(const GatherRows&, Stream) { return kNoDevice; }
 int tree_attention(const TreeAttention&, Workspace, Stream) { return kNoDevice; }
 std::size_t tree_attention_workspace(const TreeAttention&) { return 0; }
+int topk_slices(const TopkSlices&, Stream) { return kNoDevice; }
+int topk_combine(const TopkCombine&, Stream) { return kNoDevice; }
 int topk_tokens(const TopkTokens&, Workspace, Stream) { return kNoDevice; }
 std::size_t topk_tokens_workspace(const TopkTokens&) { return 0; }
 int distill_rows(const DistillRows&, Stream) { return kNoDevice; }

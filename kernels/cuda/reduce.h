@@ -1,12 +1,9 @@
 // Sums and maxima over a warp or a block, each by one fixed tree: every thread gets the same bits.
 #pragma once
-#include <limits>
-
 #include "kernels/cuda/gpu.h"
+#include "kernels/rank_key.h"
 
 namespace dex::cuda {
-
-constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
 template <class T, class Op>
 __device__ T over_warp(T value, Op op) {
@@ -20,7 +17,7 @@ __device__ T over_warp(T value, Op op) {
 template <int kThreads, class T, class Op>
 __device__ T over_block(T value, Op op, T* shared) {
   value = over_warp(value, op);
-  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
+  if (gpu::lane() == 0) shared[gpu::warp()] = value;
   __syncthreads();
   T all = shared[0];
   UNROLL for (int i = 1; i < kThreads / 32; ++i) all = op(all, shared[i]);

@@ -1,5 +1,6 @@
 // Rotary embedding, alone or with everything else that stands between the qkv product and
 // attention.
+#include "kernels/ceil_div.h"
 #include "kernels/cuda/angles.h"
 #include "kernels/cuda/cache_type.h"
 #include "kernels/cuda/row_norm.h"
@@ -23,7 +24,7 @@ struct RowHead {
   int row, head;
 };
 __device__ RowHead row_and_head(int heads) {
-  const int warp = int(blockIdx.x * kThreads + threadIdx.x) / 32;
+  const int warp = (gpu::block() * kThreads + gpu::thread()) / 32;
   return {warp / heads, warp % heads};
 }
 
@@ -32,7 +33,7 @@ __global__ void rope_kernel(Rope p) {
   if (row >= p.rows) return;
   const int half = p.head_dim / 2;
   float* x = p.x + (std::int64_t(row) * p.heads + head) * p.head_dim;
-  for (int i = int(threadIdx.x) % 32; i < half; i += 32) {
+  for (int i = gpu::lane(); i < half; i += 32) {
     const Rotated pair = rotated(x[i], x[half + i], p.positions[row], p.inverse_frequencies[i]);
     x[i] = pair.low;
     x[half + i] = pair.high;
@@ -44,7 +45,7 @@ template <class T>
 __device__ void turn_head(const SplitQkv& p, const float* x, const float* norm, int row, T* to) {
   const int half = p.head_dim / 2;
   const float scale = norm ? warp_norm_scale(x, p.head_dim, p.eps) : 1.0f;
-  for (int i = int(threadIdx.x) % 32; i < half; i += 32) {
+  for (int i = gpu::lane(); i < half; i += 32) {
     float low = x[i], high = x[half + i];
     if (norm) low = low * scale * norm[i], high = high * scale * norm[half + i];
     const Rotated pair = rotated(low, high, p.positions[row], p.inverse_frequencies[i]);
@@ -69,12 +70,12 @@ __global__ void split_qkv_kernel(SplitQkv p) {
     turn_head(p, x, p.k_norm, row, in_cache(p.keys, head - p.heads));
   } else {
     T* to = in_cache(p.values, head - p.heads - p.kv_heads);
-    for (int i = int(threadIdx.x) % 32; i < p.head_dim; i += 32) to[i] = stored<T>(x[i]);
+    for (int i = gpu::lane(); i < p.head_dim; i += 32) to[i] = stored<T>(x[i]);
   }
 }
 
 dim3 blocks_of(int rows, int heads) {
-  return dim3(unsigned((std::int64_t(rows) * heads * 32 + kThreads - 1) / kThreads));
+  return dim3(unsigned(ceil_div(std::int64_t{rows} * heads * 32, kThreads)));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ __device__ inline float norm_scale(float squares, int size, float eps) {
 // All lanes of a warp call it.
 __device__ inline float warp_norm_scale(const float* x, int size, float eps) {
   float squares = 0;
-  for (int i = int(threadIdx.x) % 32; i < size; i += 32) squares = fmaf(x[i], x[i], squares);
+  for (int i = gpu::lane(); i < size; i += 32) squares = fmaf(x[i], x[i], squares);
   return norm_scale(over_warp(squares, Add()), size, eps);
 }
 

@@ -3,6 +3,7 @@
 // bytes; what counts is that they are few launches.
 #include "kernels/row_ops.h"
 
+#include "kernels/ceil_div.h"
 #include "kernels/cuda/cache_type.h"
 #include "kernels/cuda/gpu_math.h"
 #include "kernels/cuda/row_norm.h"
@@ -16,20 +17,20 @@ constexpr int kThreads = 256;
 template <class... P, class... A>
 int launch_elements(void (*kernel)(P...), std::int64_t count, Stream stream, A&&... arguments) {
   if (count <= 0) return 0;
-  return gpu::launch(kernel, dim3(unsigned((count + kThreads - 1) / kThreads)), kThreads, 0, stream,
+  return gpu::launch(kernel, dim3(unsigned(ceil_div(count, kThreads))), kThreads, 0, stream,
                      std::forward<A>(arguments)...);
 }
-__device__ std::int64_t element() { return std::int64_t(blockIdx.x) * kThreads + threadIdx.x; }
+__device__ std::int64_t element() { return std::int64_t{gpu::block()} * kThreads + gpu::thread(); }
 
 // A block per row.
 __global__ void rms_norm_kernel(RmsNorm p) {
-  const float* x = p.x + std::int64_t(blockIdx.x) * p.size;
-  float* y = p.y + std::int64_t(blockIdx.x) * p.size;
+  const float* x = p.x + std::int64_t{gpu::block()} * p.size;
+  float* y = p.y + std::int64_t{gpu::block()} * p.size;
   float squares = 0;
-  for (int i = int(threadIdx.x); i < p.size; i += kThreads) squares = fmaf(x[i], x[i], squares);
+  for (int i = gpu::thread(); i < p.size; i += kThreads) squares = fmaf(x[i], x[i], squares);
   SHARED(float[kThreads / 32], warps);
   const float scale = norm_scale(over_block<kThreads>(squares, Add(), warps), p.size, p.eps);
-  for (int i = int(threadIdx.x); i < p.size; i += kThreads) y[i] = x[i] * scale * p.weight[i];
+  for (int i = gpu::thread(); i < p.size; i += kThreads) y[i] = x[i] * scale * p.weight[i];
 }
 
 // A warp per row: heads are short.
@@ -38,8 +39,7 @@ __global__ void rms_norm_short_kernel(RmsNorm p) {
   if (row >= p.rows) return;
   const float* x = p.x + row * p.size;
   const float scale = warp_norm_scale(x, p.size, p.eps);
-  for (int i = int(threadIdx.x) % 32; i < p.size; i += 32)
-    p.y[row * p.size + i] = x[i] * scale * p.weight[i];
+  for (int i = gpu::lane(); i < p.size; i += 32) p.y[row * p.size + i] = x[i] * scale * p.weight[i];
 }
 
 __global__ void silu_mul_kernel(SiluMul p) {

@@ -15,6 +15,7 @@
 
 #include <algorithm>
 
+#include "kernels/ceil_div.h"
 #include "kernels/cuda/cache_type.h"
 #include "kernels/cuda/gpu_math.h"
 #include "kernels/cuda/reduce.h"
@@ -28,8 +29,6 @@ constexpr int kMostTileRows = 8;
 constexpr int kBlocksAtOnce = 528;                            // as for linear
 constexpr std::size_t kMostScratch = std::size_t{512} << 20;  // beyond one row's
 constexpr std::size_t kAlignment = 128;
-
-__host__ __device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
 struct ChunkSum {
   float largest, total;
@@ -45,7 +44,7 @@ struct AttentionJob {
   ChunkSum* sums = nullptr;  // (rows, heads, chunks)
 
   __host__ __device__ int group() const { return p.heads / p.kv_heads; }
-  __host__ __device__ int padded_group() const { return ceil_div(group(), head_set) * head_set; }
+  __host__ __device__ int padded_group() const { return round_up(group(), head_set); }
   // One vector more than needed: rows then begin in different banks.
   __host__ __device__ int row_bytes() const { return (vectors + 1) * 16; }
   __host__ __device__ int shared_bytes() const {
@@ -72,11 +71,12 @@ __device__ void load_chunk(const AttentionJob& job, const void* cache, unsigned 
                            int first, int count) {
   constexpr int kEach = 16 / int(sizeof(T));
   const TreeAttention& p = job.p;
-  for (int i = int(threadIdx.x); i < kChunk * job.vectors; i += kThreads) {
+  for (int i = gpu::thread(); i < kChunk * job.vectors; i += kThreads) {
     const int key = i / job.vectors, at = i % job.vectors * kEach;
     const bool exists = key < count;
     const std::int64_t from =
-        ((exists ? cache_row(p, row, first + key) : 0) * p.kv_heads + blockIdx.y) * p.head_dim + at;
+        ((exists ? cache_row(p, row, first + key) : 0) * p.kv_heads + gpu::block_y()) * p.head_dim +
+        at;
     auto* place = reinterpret_cast<T*>(to + key * job.row_bytes()) + at;
     if (job.aligned) {
       gpu::cp_async16(place, static_cast<const T*>(cache) + from, exists);
@@ -90,8 +90,8 @@ __device__ void load_chunk(const AttentionJob& job, const void* cache, unsigned 
 __device__ void load_queries(const AttentionJob& job, float* q, int row) {
   const TreeAttention& p = job.p;
   const int group = job.group(), dim = job.padded_dim;
-  const float* from = p.q + (std::int64_t(row) * p.heads + blockIdx.y * group) * p.head_dim;
-  for (int i = int(threadIdx.x); i < job.padded_group() * dim; i += kThreads) {
+  const float* from = p.q + (std::int64_t(row) * p.heads + gpu::block_y() * group) * p.head_dim;
+  for (int i = gpu::thread(); i < job.padded_group() * dim; i += kThreads) {
     const int head = i / dim, at = i % dim;
     q[i] = head < group && at < p.head_dim ? from[head * p.head_dim + at] : 0.0f;
   }
@@ -116,7 +116,7 @@ __device__ void score(const AttentionJob& job, const unsigned char* keys, const 
                       float* scores) {
   constexpr int kEach = 16 / int(sizeof(T));
   const int dim = job.padded_dim;
-  for (int i = int(threadIdx.x); i < kChunk * job.padded_group() / kHeads; i += kThreads) {
+  for (int i = gpu::thread(); i < kChunk * job.padded_group() / kHeads; i += kThreads) {
     const int key = i % kChunk, head = i / kChunk * kHeads;
     const T* row = reinterpret_cast<const T*>(keys + key * job.row_bytes());
     float sums[kHeads] = {};
@@ -140,8 +140,8 @@ __device__ void score(const AttentionJob& job, const unsigned char* keys, const 
 // Scores become weights, those of keys from `count` on 0; a warp per head. Sums are by place in the
 // chunk.
 __device__ void soften(const AttentionJob& job, float* scores, int row, int count) {
-  const int lane = int(threadIdx.x) % 32, group = job.group();
-  for (int head = int(threadIdx.x) / 32; head < group; head += kThreads / 32) {
+  const int lane = gpu::lane(), group = job.group();
+  for (int head = gpu::warp(); head < group; head += kThreads / 32) {
     float* s = scores + head * kChunk;
     const float a = lane < count ? s[lane] : kLowest,
                 b = lane + 32 < count ? s[lane + 32] : kLowest;
@@ -152,8 +152,7 @@ __device__ void soften(const AttentionJob& job, float* scores, int row, int coun
     s[lane + 32] = wb;
     const float total = over_warp(wa + wb, Add());
     if (lane == 0)
-      job.sums[job.partial(row, int(blockIdx.y) * group + head, int(blockIdx.x))] = {largest,
-                                                                                     total};
+      job.sums[job.partial(row, gpu::block_y() * group + head, gpu::block())] = {largest, total};
   }
 }
 
@@ -162,7 +161,7 @@ template <class T, int kHeads>
 __device__ void mix(const AttentionJob& job, const unsigned char* values, const float* weights,
                     int row) {
   const int head_dim = job.p.head_dim, group = job.group();
-  for (int i = int(threadIdx.x); i < head_dim * (job.padded_group() / kHeads); i += kThreads) {
+  for (int i = gpu::thread(); i < head_dim * (job.padded_group() / kHeads); i += kThreads) {
     const int at = i % head_dim, head = i / head_dim * kHeads;
     float sums[kHeads] = {};
     for (int key = 0; key < kChunk; key += 4) {
@@ -174,9 +173,9 @@ __device__ void mix(const AttentionJob& job, const unsigned char* values, const 
         sums[h] = fmaf(w.w, v[3], fmaf(w.z, v[2], fmaf(w.y, v[1], fmaf(w.x, v[0], sums[h]))));
       }
     }
-    const int first_head = int(blockIdx.y) * group + head;
+    const int first_head = gpu::block_y() * group + head;
     UNROLL for (int h = 0; h < kHeads; ++h) if (head + h < group)
-        job.values[job.partial(row, first_head + h, int(blockIdx.x)) * head_dim + at] = sums[h];
+        job.values[job.partial(row, first_head + h, gpu::block()) * head_dim + at] = sums[h];
   }
 }
 
@@ -188,7 +187,7 @@ __global__ void attend_chunks_kernel(AttentionJob job) {
   float* q = reinterpret_cast<float*>(values + kChunk * job.row_bytes());
   float* scores = q + job.padded_group() * job.padded_dim;
 
-  const int first = int(blockIdx.x) * kChunk, first_row = int(blockIdx.z) * job.tile_rows;
+  const int first = gpu::block() * kChunk, first_row = gpu::block_z() * job.tile_rows;
   bool context_loaded = false;  // the whole chunk is context, and here
   for (int row = first_row; row < min(first_row + job.tile_rows, p.rows); ++row) {
     const int count = min(keys_of(p, row) - first, kChunk);
@@ -217,8 +216,7 @@ __global__ void attend_chunks_kernel(AttentionJob job) {
 // Block (head, row): a thread per element of the head.
 __global__ void combine_chunks_kernel(AttentionJob job) {
   const TreeAttention& p = job.p;
-  const int head = int(blockIdx.x), row = int(blockIdx.y),
-            chunks = ceil_div(keys_of(p, row), kChunk);
+  const int head = gpu::block(), row = gpu::block_y(), chunks = ceil_div(keys_of(p, row), kChunk);
   const ChunkSum* sums = job.sums + job.partial(row, head, 0);
   const float* values = job.values + job.partial(row, head, 0) * p.head_dim;
   float largest = kLowest;
@@ -228,7 +226,7 @@ __global__ void combine_chunks_kernel(AttentionJob job) {
   for (int c = 0; c < chunks; ++c)
     total = fmaf(sums[c].total, gpu::exp_of(sums[c].largest - base), total);
   float* out = p.out + (std::int64_t(row) * p.heads + head) * p.head_dim;
-  for (int at = int(threadIdx.x); at < p.head_dim; at += kThreads) {
+  for (int at = gpu::thread(); at < p.head_dim; at += kThreads) {
     float sum = 0;
     for (int c = 0; c < chunks; ++c)
       sum =
@@ -245,7 +243,7 @@ std::size_t partials_of(const TreeAttention& p, int rows) {
 }
 std::size_t sums_at(const TreeAttention& p, int rows) {
   const std::size_t bytes = partials_of(p, rows) * std::size_t(p.head_dim) * sizeof(float);
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return round_up(bytes, kAlignment);
 }
 std::size_t workspace_of(const TreeAttention& p, int rows) {
   return sums_at(p, rows) + partials_of(p, rows) * sizeof(ChunkSum);

@@ -1,5 +1,7 @@
 #include "kernels/emulator/block.h"
 
+#include "kernels/ceil_div.h"
+
 namespace dex::emulator {
 namespace {
 
@@ -77,7 +79,7 @@ void named_barrier(int number, int threads, bool waits, Site site) {
 }
 
 int block_barrier(bool predicate, Site site) {
-  const int warps = (block.size + kLanes - 1) / kLanes;
+  const int warps = ceil_div(block.size, kLanes);
   return block.count[pass({0, warps * kLanes, true, true, "__syncthreads", site}, predicate)];
 }
 

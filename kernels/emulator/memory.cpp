@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "kernels/ceil_div.h"
 #include "kernels/emulator/block.h"
 
 namespace dex::emulator {
@@ -16,7 +17,7 @@ constexpr std::size_t kArenaBytes = 1 << 20, kGap = 128;
 unsigned unwritten() { return block.schedule.order == Order::up ? 0xffffffffu : 0x7fc07fc0u; }
 
 char* take(std::size_t bytes, std::size_t alignment) {
-  const std::size_t start = (block.arena_used + alignment - 1) / alignment * alignment;
+  const std::size_t start = round_up(block.arena_used, alignment);
   const std::size_t words = (bytes + 3) / 4;
   char* memory = block.pool->arena + start;
   unpoison(memory, bytes);

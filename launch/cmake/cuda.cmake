@@ -20,7 +20,7 @@ function(dex_cuda_options target)
   set_target_properties(${target} PROPERTIES CUDA_STANDARD 20 CUDA_EXTENSIONS OFF
     CUDA_ARCHITECTURES "80-real;90-real;100")  # 100 leaves PTX for later ones
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
-  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false -Werror=all-warnings
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false --expt-relaxed-constexpr -Werror=all-warnings
     -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers,-ffp-contract=off>)
 endfunction()
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -33,6 +34,21 @@ inline std::vector<std::int32_t> ranked(const std::vector<float>& logits) {
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return logits[a] > logits[b]; });
   return order;
+}
+
+// The hash of a row of logits (kernels/logit_hash.h), word by word.
+inline std::uint64_t logit_hash(const std::vector<float>& logits) {
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < logits.size(); i += 2) {
+    std::uint32_t bits[2] = {};
+    std::memcpy(bits, &logits[i], sizeof(float) * std::min<std::size_t>(2, logits.size() - i));
+    std::uint64_t w = bits[0] + bits[1] * (std::uint64_t{1} << 32);
+    w += 0x9e3779b97f4a7c15u * (i / 2 + 1);
+    w = (w ^ (w >> 32)) * 0x85ebca6bu;
+    w = (w ^ (w >> 29)) * 0xc2b2ae35u;
+    sum += w ^ (w >> 32);
+  }
+  return sum;
 }
 
 // Queries of tree attention, named by the cache rows they see, by position.

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "checkpoints/checkpoint.h"
+#include "common/base/adapter_tensors.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/base/json_differences.h"
@@ -76,7 +77,7 @@ Tensors named_weights(const std::vector<int>& depths, const std::vector<AdapterW
   Tensors all;
   for (std::size_t k = 0; k < weights.size(); ++k)
     for (const auto& [name, tensor] : weights[k].named())
-      all[fmt::format("depth.{}.{}", depths[k], name)] = tensor;
+      all[adapter_tensor::name_at(depths[k], name)] = tensor;
   return all;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "common/base/adapter_tensors.h"
 #include "train/loss/adapter_gradient.h"
 
 namespace dex {
@@ -46,9 +47,9 @@ std::map<std::string, at::Tensor> AdamW::moments() const {
   std::map<std::string, at::Tensor> all;
   for (std::size_t k = 0; k < weights_.size(); ++k) {
     for (const auto& [name, tensor] : first_[k].named())
-      all[fmt::format("first.depth.{}.{}", depths_[k], name)] = tensor;
+      all["first." + adapter_tensor::name_at(depths_[k], name)] = tensor;
     for (const auto& [name, tensor] : second_[k].named())
-      all[fmt::format("second.depth.{}.{}", depths_[k], name)] = tensor;
+      all["second." + adapter_tensor::name_at(depths_[k], name)] = tensor;
   }
   return all;
 }

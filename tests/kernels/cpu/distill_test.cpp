@@ -106,6 +106,18 @@ TEST_CASE("the best token is the lowest id among equals") {
   CHECK(agrees == 1);
 }
 
+TEST_CASE("NaN is never the best token") {
+  for (int place = 0; place < 50; ++place) {
+    std::vector<float> t(50, 1), s(50, 2), difference(50);
+    const int best = place == 20 ? 21 : 20;
+    t[best] = 3, s[best] = 4, s[place] = std::numeric_limits<float>::quiet_NaN();
+    float kl;
+    std::uint8_t agrees = 9;
+    distill_one(t, s, difference, kl, agrees);
+    CHECK(agrees == 1);
+  }
+}
+
 TEST_CASE("NaN among the logits shows in the loss") {
   for (int place = 0; place < 100; ++place) {
     std::vector<float> t(50, 1), s(50, 2), difference(50);

@@ -22,8 +22,41 @@ struct Ranked {
   std::vector<bool> has_nan;
 };
 
-// Asks every row for the probability of every id.
-Ranked rank(const std::vector<float>& logits, int vocab, int width, int threads = 1) {
+// Each owner of the ids between two cuts has its own rows of logits and leaves its own partial
+// results, which follow each other.
+void by_owners(const TopkTokens& p, const std::vector<int>& cuts, ThreadPool& pool) {
+  const int kept = kept_of_slice(p.width);
+  std::vector<VocabSlice> slices;
+  std::vector<RankKey> best;
+  for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+    const int ids = cuts[i + 1] - cuts[i];
+    std::vector<float> own;
+    for (int row = 0; row < p.rows; ++row) {
+      const float* from = p.logits + std::ptrdiff_t{row} * p.vocab + cuts[i];
+      own.insert(own.end(), from, from + ids);
+    }
+    std::vector<VocabSlice> own_slices(std::size_t(vocab_slices(ids) * p.rows));
+    std::vector<RankKey> own_best(own_slices.size() * std::size_t(kept), 7);
+    cpu::topk_slices({.logits = own.data(),
+                      .rows = p.rows,
+                      .ids = ids,
+                      .first_id = cuts[i],
+                      .width = p.width,
+                      .asked = p.asked,
+                      .asked_begin = p.asked_begin,
+                      .asked_logits = p.asked_probabilities,
+                      .slices = own_slices.data(),
+                      .best = own_best.data()},
+                     pool);
+    slices.insert(slices.end(), own_slices.begin(), own_slices.end());
+    best.insert(best.end(), own_best.begin(), own_best.end());
+  }
+  cpu::topk_combine({.wanted = p, .slices = slices.data(), .best = best.data()}, pool);
+}
+
+// Asks every row for the probability of every id; by owners where there are cuts.
+Ranked rank(const std::vector<float>& logits, int vocab, int width, int threads = 1,
+            const std::vector<int>& cuts = {}) {
   const int rows = int(logits.size()) / vocab;
   Ranked r;
   r.tokens.resize(std::size_t(rows) * width, -1);
@@ -36,10 +69,14 @@ Ranked rank(const std::vector<float>& logits, int vocab, int width, int threads 
   for (std::size_t i = 0; i < asked.size(); ++i) asked[i] = std::int32_t(i) % vocab;
   for (int i = 0; i <= rows; ++i) begin[i] = i * vocab;
   ThreadPool pool(threads);
-  cpu::topk_tokens(
-      {logits.data(), rows, vocab, width, r.tokens.data(), r.probabilities.data(), asked.data(),
-       begin.data(), r.asked.data(), r.gaps.data(), r.hashes.data(), nan.get()},
-      pool);
+  const TopkTokens p{
+      logits.data(),          rows,         vocab,        width,          r.tokens.data(),
+      r.probabilities.data(), asked.data(), begin.data(), r.asked.data(), r.gaps.data(),
+      r.hashes.data(),        nan.get()};
+  if (cuts.empty())
+    cpu::topk_tokens(p, pool);
+  else
+    by_owners(p, cuts, pool);
   r.has_nan.assign(nan.get(), nan.get() + rows);
   return r;
 }
@@ -59,14 +96,15 @@ void check_row(const float* logits, int vocab, int width, const Ranked& r, int r
             bits_of(&r.asked[std::size_t(row) * vocab + order[i]], 1));
   }
   if (vocab > 1) REQUIRE(r.gaps[row] == logits[order[0]] - logits[order[1]]);
+  REQUIRE(r.hashes[row] == test::logit_hash(all));
   REQUIRE_FALSE(r.has_nan[row]);
 }
 
-TEST_CASE("topk_tokens agrees with a stable sort and a float64 softmax") {
+TEST_CASE("topk_tokens agrees with a stable sort, a float64 softmax and a plain loop's hash") {
   test::on_every_target([] {
-    for (const int vocab : {1, 2, 7, 16, 100, 1001})
-      for (const int width : {1, 2, 8, vocab}) {
-        if (width > vocab) continue;
+    for (const int vocab : {1, 2, 7, 16, 100, 1001, 1024, 1025, 2500, 18001})
+      for (const int width : {1, 2, 8, 1030, vocab}) {
+        if (width > vocab || width > 2500) continue;
         const auto logits = test::random_floats(std::size_t(3) * vocab, 1, 4);
         const auto r = rank(logits, vocab, width);
         CAPTURE(vocab, width);
@@ -106,7 +144,7 @@ TEST_CASE("NaN is told for its own row") {
     for (const int at : {0, 15, 36}) {
       auto logits = test::random_floats(3 * 37, 2);
       const auto before = rank(logits, 37, 5);
-      logits[37 + at] = std::nanf("");
+      logits[37 + at] = std::bit_cast<float>(at == 15 ? 0xffffffffu : 0x7fc00000u);
       const auto after = rank(logits, 37, 5);
       CHECK(after.has_nan == std::vector<bool>{false, true, false});
       CHECK(after.hashes[0] == before.hashes[0]);
@@ -117,7 +155,7 @@ TEST_CASE("NaN is told for its own row") {
 
 TEST_CASE("a row ranks with the same bits alone, among others and on any number of threads") {
   test::on_every_target([] {
-    const int vocab = 1003, rows = 9;
+    const int vocab = 17003, rows = 9;
     const auto logits = test::random_floats(std::size_t(rows) * vocab, 3, 3);
     const auto all = rank(logits, vocab, 8);
     for (const int threads : {2, 3}) {
@@ -144,9 +182,47 @@ TEST_CASE("the hash sees every bit of every logit and their order") {
       changed[t] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(logits[t]) ^ (1u << bit));
       seen.insert(rank(changed, 101, 1).hashes[0]);
     }
-  std::swap(logits[3], logits[19]);
-  seen.insert(rank(logits, 101, 1).hashes[0]);
-  CHECK(seen.size() == 1 + 101 * 32 + 1);
+  CHECK(seen.size() == 1 + 101 * 32);
+}
+
+TEST_CASE("the hash sees two logits that change together") {
+  const auto logits = test::random_floats(101, 4);
+  const std::uint64_t plain = rank(logits, 101, 1).hashes[0];
+  int same = 0;
+  for (int a = 0; a < 101; ++a)
+    for (int b = 0; b < a; ++b) {
+      auto swapped = logits, opposed = logits;
+      std::swap(swapped[a], swapped[b]);
+      opposed[a] = std::nextafter(logits[a], kInfinity);
+      opposed[b] = std::nextafter(logits[b], -kInfinity);
+      for (const auto& changed : {swapped, opposed})
+        same += rank(changed, 101, 1).hashes[0] == plain;
+    }
+  CHECK(same == 0);
+}
+
+TEST_CASE("slices give the same bits whoever owns them") {
+  test::on_every_target([] {
+    const int vocab = 20001, rows = 3;
+    auto logits = test::random_floats(std::size_t(rows) * vocab, 3, 3);
+    for (int i = 0; i < vocab; ++i) logits[vocab + i] = std::nearbyint(logits[vocab + i]);  // ties
+    logits[2 * vocab + 5000] = std::nanf("");
+    for (const int width : {1, 8, 1500}) {
+      const auto one = rank(logits, vocab, width);
+      for (const auto& cuts : std::vector<std::vector<int>>{{0, vocab},
+                                                            {0, 1024, vocab},
+                                                            {0, 10240, 11264, vocab},
+                                                            {0, 2048, 18432, 19456, vocab}}) {
+        const auto many = rank(logits, vocab, width, 2, cuts);
+        CHECK(many.tokens == one.tokens);
+        CHECK(many.hashes == one.hashes);
+        CHECK(many.has_nan == one.has_nan);
+        CHECK(bits_of(many.probabilities) == bits_of(one.probabilities));
+        CHECK(bits_of(many.asked) == bits_of(one.asked));
+        CHECK(bits_of(many.gaps) == bits_of(one.gaps));
+      }
+    }
+  });
 }
 
 }  // namespace

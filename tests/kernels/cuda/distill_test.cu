@@ -98,6 +98,8 @@ TEST_CASE("the best token is the lowest id among equals") {
   CHECK(agrees(t, s) == 1);
   s[188] = 4;
   CHECK(agrees(t, s) == 0);
+  s[188] = s[0] = t[3] = std::nanf("");
+  CHECK(agrees(t, s) == 1);
 }
 
 TEST_CASE("a teacher's logit of minus infinity costs nothing") {

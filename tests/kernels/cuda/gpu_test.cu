@@ -15,7 +15,7 @@ namespace {
 constexpr unsigned kAll = 0xffffffffu;
 
 __global__ void shuffles(int* out) {
-  const int n = int(threadIdx.x), lane = n % 32;
+  const int n = gpu::thread(), lane = n % 32;
   const int value = 100 + n;
   const unsigned half = lane < 16 ? 0xffffu : 0xffff0000u;
   int i = 0;

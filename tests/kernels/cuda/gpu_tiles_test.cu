@@ -19,7 +19,7 @@ constexpr unsigned kAll = 0xffffffffu;
 __global__ void multiply_bf16(const bf16* a, const bf16* b, float* out) {
   SHARED(bf16[16][16], a_tile);
   SHARED(bf16[16][16], b_tile);
-  const int lane = int(threadIdx.x), g = lane / 4, t = lane % 4;
+  const int lane = gpu::thread(), g = lane / 4, t = lane % 4;
   for (int i = lane; i < 256; i += 32) a_tile[i / 16][i % 16] = a[i];
   for (int i = lane; i < 256; i += 32) b_tile[i / 16][i % 16] = i < 128 ? b[i] : bf16{0};
   __syncwarp();
@@ -46,7 +46,7 @@ __global__ void multiply_bf16(const bf16* a, const bf16* b, float* out) {
 
 __global__ void transpose(std::uint16_t* out) {
   SHARED(std::uint16_t[4][8][8], matrices);
-  const int lane = int(threadIdx.x);
+  const int lane = gpu::thread();
   for (int i = 0; i < 8; ++i)
     matrices[lane / 8][lane % 8][i] = std::uint16_t(100 * (lane / 8) + 10 * (lane % 8) + i);
   __syncwarp();
@@ -59,7 +59,7 @@ __global__ void transpose(std::uint16_t* out) {
 
 // A (16, 32) and B by columns (8, 32), in signed bytes.
 __global__ void multiply_s8(const signed char* a, const signed char* b, int* out) {
-  const int lane = int(threadIdx.x), g = lane / 4, t = lane % 4;
+  const int lane = gpu::thread(), g = lane / 4, t = lane % 4;
   const auto four = [](const signed char* at) {
     return *reinterpret_cast<const std::uint32_t*>(at);
   };
@@ -75,7 +75,7 @@ __global__ void multiply_s8(const signed char* a, const signed char* b, int* out
 __global__ void sum_through_ring(const float* x, float* out, int rows) {
   constexpr int kSlots = 3;
   DYN_SHARED(float, ring);
-  const int n = int(threadIdx.x);
+  const int n = gpu::thread();
   const auto fetch = [&](int row) {
     gpu::cp_async16(ring + row % kSlots * 256 + 4 * n, x + (row < rows ? row : 0) * 256 + 4 * n,
                     row < rows);
@@ -96,7 +96,7 @@ __global__ void sum_through_ring(const float* x, float* out, int rows) {
 // Two warps fill a buffer, two others empty it: each side waits only where it must.
 __global__ void produce_and_consume(int* out) {
   SHARED(int[2][64], buffer);
-  const int n = int(threadIdx.x), half = n % 64;
+  const int n = gpu::thread(), half = n % 64;
   constexpr int kFull = 1, kEmpty = 3, kRounds = 6;
   for (int round = 0; round < kRounds; ++round) {
     const int slot = round % 2;
@@ -117,7 +117,7 @@ __global__ void produce_and_consume(int* out) {
 __global__ void block_sums(const float* x, float* out, float* mean_square, int size) {
   SHARED(float[128], part);
   SHARED(float4[2], ends);
-  const int n = int(threadIdx.x);
+  const int n = gpu::thread();
   x += std::ptrdiff_t(blockIdx.x) * size;
   float sum = 0;
   for (int i = n; i < size; i += 128) sum = fmaf(x[i], x[i], sum);
@@ -241,7 +241,7 @@ TEST_CASE("a sum in a fixed order has the host's bits") {
   for (float& v : x) v = normal(random);
   std::vector<float> means;
   const auto out = in_every_schedule([&] {
-    const DeviceArray<float> from(x), to(std::size_t(blocks) * 128), mean(std::size_t(blocks));
+    const DeviceArray<float> from(x), to(std::size_t(blocks) * 128), mean(blocks);
     require_launched(
         gpu::launch(block_sums, blocks, 128, 0, nullptr, from.get(), to.get(), mean.get(), size));
     means = mean.read();

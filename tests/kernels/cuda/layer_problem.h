@@ -85,6 +85,7 @@ struct LayerProblem {
                    .kv_heads = kKvHeads,
                    .head_dim = kHeadDim,
                    .eps = 1e-5f,
+                   .attention_scale = 0.25f,
                    .dtype = dtype,
                    .cache_dtype = dtype};
     p.qkv.data = qkv.data(), p.out.data = out.data(), p.gate.data = gate.data(),

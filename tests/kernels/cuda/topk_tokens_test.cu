@@ -20,24 +20,43 @@ struct Ranked {
   std::vector<std::uint8_t> has_nan;
 };
 
-// As cpu::topk_tokens defines it; cpu_agreement_test.cpp compares with the CPU's own.
-std::uint64_t hash_of(const std::vector<float>& logits) {
-  constexpr std::uint64_t kPrime = 0x9e3779b97f4a7c15u;
-  const auto mixed = [](std::uint64_t word) { return std::rotl((word ^ word >> 32) * kPrime, 29); };
-  std::vector<std::uint64_t> words;
-  for (const auto bits : bits_of(logits)) words.push_back(bits);
-  std::uint64_t chains[8], hash = words.size();
-  for (std::size_t c = 0; c < 8; ++c) chains[c] = kPrime * (c + 1);
-  const std::size_t whole = words.size() / 16 * 16;
-  for (std::size_t i = 0; i < whole; i += 2)
-    chains[i / 2 % 8] = mixed(chains[i / 2 % 8] ^ (words[i] | words[i + 1] << 32));
-  for (std::size_t i = whole; i < words.size(); ++i) hash = mixed(hash ^ words[i]);
-  for (const auto chain : chains) hash = mixed(hash ^ chain);
-  return hash;
+// As cpu::topk_tokens's test has it.
+void by_owners(const TopkTokens& p, const std::vector<float>& logits,
+               const std::vector<int>& cuts) {
+  const std::size_t all = std::size_t(vocab_slices(p.vocab) * p.rows);
+  const int kept = kept_of_slice(p.width);
+  const test::DeviceArray<VocabSlice> slices(all);
+  const test::DeviceArray<RankKey> best(all * std::size_t(kept));
+  for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+    std::vector<float> own;
+    for (int row = 0; row < p.rows; ++row) {
+      const auto from = logits.begin() + std::ptrdiff_t{row} * p.vocab;
+      own.insert(own.end(), from + cuts[i], from + cuts[i + 1]);
+    }
+    const test::DeviceArray<float> device_own(own);
+    const std::ptrdiff_t before = std::ptrdiff_t{cuts[i] / kVocabSlice} * p.rows;
+    REQUIRE(cuda::topk_slices({.logits = device_own.get(),
+                               .rows = p.rows,
+                               .ids = cuts[i + 1] - cuts[i],
+                               .first_id = cuts[i],
+                               .width = p.width,
+                               .asked = p.asked,
+                               .asked_begin = p.asked_begin,
+                               .asked_logits = p.asked_probabilities,
+                               .slices = slices.get() + before,
+                               .best = best.get() + before * kept},
+                              nullptr) == 0);
+    gpu::synchronize();
+  }
+  REQUIRE(cuda::topk_combine({.wanted = p, .slices = slices.get(), .best = best.get()}, nullptr) ==
+          0);
+  gpu::synchronize();
 }
 
-// Asks every row for the probability of every id, and checks the hashes.
-Ranked rank(const std::vector<float>& logits, int vocab, int width, bool every_schedule = true) {
+// Asks every row for the probability of every id, and checks the hashes; by owners where there are
+// cuts.
+Ranked rank(const std::vector<float>& logits, int vocab, int width, bool every_schedule = true,
+            const std::vector<int>& cuts = {}) {
   const int rows = int(logits.size()) / vocab;
   std::vector<std::int32_t> asked(logits.size()), begin(std::size_t(rows) + 1);
   for (std::size_t i = 0; i < asked.size(); ++i) asked[i] = std::int32_t(i) % vocab;
@@ -65,7 +84,10 @@ Ranked rank(const std::vector<float>& logits, int vocab, int width, bool every_s
                        .hashes = hashes.get(),
                        .has_nan = reinterpret_cast<bool*>(has_nan.get())};
     const test::Workspace workspace(cuda::topk_tokens_workspace(p));
-    REQUIRE(cuda::topk_tokens(p, workspace.get(), nullptr) == 0);
+    if (cuts.empty())
+      REQUIRE(cuda::topk_tokens(p, workspace.get(), nullptr) == 0);
+    else
+      by_owners(p, logits, cuts);
     r = {tokens.read(), probabilities.read(), asked_probabilities.read(),
          gaps.read(),   hashes.read(),        has_nan.read()};
     auto all = bits_of(r.tokens);
@@ -75,7 +97,7 @@ Ranked rank(const std::vector<float>& logits, int vocab, int width, bool every_s
   });
 
   for (int row = 0; row < rows; ++row)
-    CHECK(r.hashes[row] == hash_of(part(logits, std::size_t(row) * vocab, vocab)));
+    CHECK(r.hashes[row] == test::logit_hash(part(logits, std::size_t(row) * vocab, vocab)));
   return r;
 }
 
@@ -170,6 +192,57 @@ TEST_CASE("a row ranks with the same bits alone and among others") {
     CHECK(alone.hashes[0] == all.hashes[row]);
     CHECK(bits_of(alone.asked) == bits_of(part(all.asked, std::size_t(row) * vocab, vocab)));
   }
+}
+
+TEST_CASE("slices give the same bits whoever owns them") {
+  const int vocab = 5001, rows = 2;
+  const auto logits = test::random_floats(std::size_t(rows) * vocab, 3, 3);
+  const auto one = rank(logits, vocab, 3, false);
+  for (const auto& cuts : std::vector<std::vector<int>>{{0, 1024, vocab}, {0, 3072, 4096, vocab}}) {
+    const auto many = rank(logits, vocab, 3, false, cuts);
+    CHECK(many.tokens == one.tokens);
+    CHECK(many.hashes == one.hashes);
+    CHECK(bits_of(many.probabilities) == bits_of(one.probabilities));
+    CHECK(bits_of(many.asked) == bits_of(one.asked));
+    CHECK(bits_of(many.gaps) == bits_of(one.gaps));
+  }
+}
+
+TEST_CASE("more slices than a block has threads are combined") {
+  const int count = 600;
+  const auto values = test::random_floats(2 * count, 5, 2);
+  std::vector<VocabSlice> slices;
+  std::vector<RankKey> best;
+  double sum = 0;
+  std::uint64_t hash = 0;
+  for (int s = 0; s < count; ++s) {
+    const float largest = values[s];
+    slices.push_back({largest, 1 + std::abs(values[count + s]), 0x123456789abcdefu * unsigned(s)});
+    best.push_back(rank_key(largest, s * kVocabSlice));
+    best.push_back(0);
+    sum += slices.back().sum * std::exp(double(largest));
+    hash += slices.back().hash;
+  }
+  const test::DeviceArray<VocabSlice> device_slices(slices);
+  const test::DeviceArray<RankKey> device_best(best);
+  const auto bits = test::in_every_schedule([&] {
+    const test::DeviceArray<std::int32_t> token(1);
+    const test::DeviceArray<float> probability(1);
+    const test::DeviceArray<std::uint64_t> device_hash(1);
+    const TopkTokens p{.rows = 1,
+                       .vocab = count * kVocabSlice,
+                       .tokens = token.get(),
+                       .probabilities = probability.get(),
+                       .hashes = device_hash.get()};
+    REQUIRE(cuda::topk_combine({p, device_slices.get(), device_best.get()}, nullptr) == 0);
+    return std::vector<std::uint64_t>{device_hash.read()[0], std::uint64_t(token.read()[0]),
+                                      std::bit_cast<std::uint32_t>(probability.read()[0])};
+  });
+  const auto top = std::max_element(values.begin(), values.begin() + count);
+  CHECK(bits[0] == hash);
+  CHECK(int(bits[1]) == (top - values.begin()) * kVocabSlice);
+  CHECK(std::bit_cast<float>(std::uint32_t(bits[2])) ==
+        Approx(std::exp(double(*top)) / sum).epsilon(1e-5));
 }
 
 TEST_CASE("topk_tokens refuses a workspace that is too small and does nothing for no rows") {

@@ -1,4 +1,4 @@
-// Stage::forward_causal on the CPU. T tokens, D hidden, H heads, C KV heads, E head size, F
+// The pass of training on the CPU. T tokens, D hidden, H heads, C KV heads, E head size, F
 // intermediate.
 //
 // The products are libtorch's; what stands between two of them is one visit of each row, in float,
@@ -8,9 +8,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 
-#include "common/model/stage.h"
+#include "common/model/layers.h"
 #include "common/model/tensors.h"
 #include "kernels/causal_attention.h"
 #include "kernels/row_ops.h"
@@ -54,18 +53,20 @@ T* row_of(const at::Tensor& x, std::int64_t row) {
 
 class CausalPass {
  public:
-  CausalPass(const ModelConfig& config, Dtype dtype, at::Tensor& x_TD,
-             const std::vector<float>& inverse_frequencies)
-      : c_(config), dtype_(dtype), x_(x_TD), angles_(angles_of(x_TD.size(0), inverse_frequencies)) {
+  CausalPass(const LayerShape& shape, Dtype dtype, at::Tensor& x_TD)
+      : s_(shape),
+        dtype_(dtype),
+        x_(x_TD),
+        angles_(angles_of(x_TD.size(0), shape.inverse_frequencies)) {
     const std::int64_t rows = x_.size(0);
-    normed_ = at::empty({rows, c_.hidden_size}, scalar_type(dtype));
-    attended_ = at::empty({rows, std::int64_t{c_.num_heads} * c_.head_dim}, scalar_type(dtype));
-    gated_ = at::empty({rows, c_.intermediate_size}, scalar_type(dtype));
+    normed_ = at::empty({rows, s_.hidden}, scalar_type(dtype));
+    attended_ = at::empty({rows, s_.q_size()}, scalar_type(dtype));
+    gated_ = at::empty({rows, s_.intermediate}, scalar_type(dtype));
     plan_attention();
   }
 
   void layers(const std::vector<LayerWeights>& layers) {
-    each_row(x_.size(0), c_.hidden_size,
+    each_row(x_.size(0), s_.hidden,
              [&](std::int64_t r, float* memory) { norm(r, layers.front().input_norm, memory); });
     for (std::size_t i = 0; i < layers.size(); ++i) {
       const LayerWeights& w = layers[i];
@@ -88,16 +89,16 @@ class CausalPass {
     constexpr std::ptrdiff_t kScores = 48 << 10, kMostRows = 8 * kCausalRows;
     const CausalAttention shape{.out = attended_.data_ptr(),
                                 .rows = int(x_.size(0)),
-                                .heads = c_.num_heads,
-                                .kv_heads = c_.num_kv_heads,
-                                .head_dim = c_.head_dim,
-                                .scale = 1.0f / std::sqrt(float(c_.head_dim)),
+                                .heads = s_.heads,
+                                .kv_heads = s_.kv_heads,
+                                .head_dim = s_.head_dim,
+                                .scale = s_.attention_scale,
                                 .dtype = dtype_};
     const auto bytes = std::int64_t(cpu::causal_packed_bytes(shape));
-    packed_ = at::empty({c_.num_kv_heads, bytes}, at::kByte);  // libtorch aligns to 64 bytes
+    packed_ = at::empty({s_.kv_heads, bytes}, at::kByte);  // libtorch aligns to 64 bytes
     const int step = int(std::clamp<std::ptrdiff_t>(
         kScores / shape.rows / kCausalRows * kCausalRows, kCausalRows, kMostRows));
-    for (int head = 0; head < c_.num_kv_heads; ++head) {
+    for (int head = 0; head < s_.kv_heads; ++head) {
       for (int first = 0; first < shape.rows; first += step)
         queries_.push_back({heads_.size(), first, std::min(shape.rows, first + step)});
       CausalAttention& p = heads_.emplace_back(shape);
@@ -109,11 +110,11 @@ class CausalPass {
   }
 
   void attend(const LayerWeights& w, const at::Tensor& qkv) {
-    const int heads = c_.num_heads, kv_heads = c_.num_kv_heads, size = c_.head_dim;
+    const int heads = s_.heads, kv_heads = s_.kv_heads, size = s_.head_dim;
     each_row(qkv.size(0), std::int64_t{heads + kv_heads} * size, [&](std::int64_t r, float* q) {
       float* k = q + std::ptrdiff_t{heads} * size;
       widen(row_of(qkv, r), q, std::int64_t{heads + kv_heads} * size, dtype_);
-      if (c_.qk_norm) {
+      if (s_.qk_norm) {
         norm_heads(q, w.q_norm, heads);
         norm_heads(k, w.k_norm, kv_heads);
       }
@@ -138,12 +139,12 @@ class CausalPass {
                    .weight = weight.data_ptr<float>(),
                    .y = x,
                    .rows = heads,
-                   .size = c_.head_dim,
-                   .eps = c_.rms_norm_eps});
+                   .size = s_.head_dim,
+                   .eps = s_.eps});
   }
 
   void gate(const at::Tensor& gate_up) {
-    const std::int64_t size = c_.intermediate_size;
+    const std::int64_t size = s_.intermediate;
     each_row(gate_up.size(0), 2 * size, [&](std::int64_t r, float* memory) {
       widen(row_of(gate_up, r), memory, 2 * size, dtype_);
       cpu::silu_mul({.gate = memory, .up = memory + size, .y = memory, .count = size});
@@ -153,9 +154,9 @@ class CausalPass {
 
   // To the residual rows, which are normed for what follows.
   void add(const at::Tensor& product, const at::Tensor* weight) {
-    each_row(product.size(0), c_.hidden_size, [&](std::int64_t r, float* memory) {
-      widen(row_of(product, r), memory, c_.hidden_size, dtype_);
-      cpu::axpy({.x = memory, .y = row_of<float>(x_, r), .count = c_.hidden_size});
+    each_row(product.size(0), s_.hidden, [&](std::int64_t r, float* memory) {
+      widen(row_of(product, r), memory, s_.hidden, dtype_);
+      cpu::axpy({.x = memory, .y = row_of<float>(x_, r), .count = s_.hidden});
       if (weight) norm(r, *weight, memory);
     });
   }
@@ -165,12 +166,12 @@ class CausalPass {
                    .weight = weight.data_ptr<float>(),
                    .y = memory,
                    .rows = 1,
-                   .size = int(c_.hidden_size),
-                   .eps = c_.rms_norm_eps});
-    convert(memory, row_of(normed_, r), c_.hidden_size, dtype_);
+                   .size = int(s_.hidden),
+                   .eps = s_.eps});
+    convert(memory, row_of(normed_, r), s_.hidden, dtype_);
   }
 
-  const ModelConfig& c_;
+  const LayerShape& s_;
   Dtype dtype_;
   at::Tensor& x_;
   Angles angles_;
@@ -181,10 +182,9 @@ class CausalPass {
 
 }  // namespace
 
-at::Tensor Stage::forward_causal(const at::Tensor& x_TD) const {
-  if (!x_TD.is_cpu()) return forward_causal_by_torch(x_TD);
+at::Tensor forward_layers_causal(const Layers& layers, const at::Tensor& x_TD) {
   at::Tensor x = x_TD.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true).contiguous();
-  if (x.size(0) > 0) CausalPass(config_, dtype_, x, inverse_frequencies_).layers(layers_);
+  if (x.size(0) > 0) CausalPass(layers.shape, layers.dtype, x).layers(layers.weights);
   return x;
 }
 

@@ -1,0 +1,28 @@
+// The tensors of an adapter as its files name them: "depth.<d>.up.weight", ...
+#pragma once
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dex::adapter_tensor {
+
+inline constexpr const char *kNorm = "norm.weight", *kUp = "up.weight", *kUpBias = "up.bias",
+                            *kDown = "down.weight", *kDownBias = "down.bias", *kAlpha = "alpha";
+
+using Shape = std::vector<std::int64_t>;
+
+// Of the adapter of one depth, by name.
+inline std::map<std::string, Shape> shapes(std::int64_t hidden, std::int64_t width) {
+  return {{kNorm, {hidden}},        {kUp, {width, hidden}}, {kUpBias, {width}},
+          {kDown, {hidden, width}}, {kDownBias, {hidden}},  {kAlpha, {}}};
+}
+
+inline std::string name_at(int depth, std::string_view name) {
+  return fmt::format("depth.{}.{}", depth, name);
+}
+
+}  // namespace dex::adapter_tensor
