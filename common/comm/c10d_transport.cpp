@@ -287,14 +287,4 @@ std::shared_ptr<GpuLink> C10dTransport::connect_gpus(at::Device device,
 }
 void C10dTransport::finish() { group_->finish(); }
 
-std::vector<Bytes> C10dTransport::all_gather(Bytes mine) {
-  std::vector<Bytes> all(size());
-  for (int peer = 0; peer < size(); ++peer)
-    if (peer != rank()) send(mine, peer);
-  for (int peer = 0; peer < size(); ++peer)
-    if (peer != rank()) all[peer] = receive(peer);
-  all[rank()] = std::move(mine);
-  return all;
-}
-
 }  // namespace dex

@@ -26,7 +26,6 @@ class C10dTransport final : public Transport {
   int size() const override;
   void send(Bytes message, int to) override;
   Bytes receive(int from) override;
-  std::vector<Bytes> all_gather(Bytes mine) override;
   void abort(const std::string& reason, ExitCode code) noexcept override;
   void doing(const std::string& what) override;
 

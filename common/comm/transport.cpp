@@ -13,15 +13,12 @@ namespace {
 
 // What the ranks of one process share.
 struct Hub {
-  explicit Hub(int size) : size(size), came(std::size_t(size)), gathered(std::size_t(size)) {}
+  explicit Hub(int size) : size(size), came(size) {}
 
   int size;
   std::mutex mutex;
   std::map<std::pair<int, int>, std::deque<Bytes>> mail;  // (from, to) -> messages in order
   std::vector<std::condition_variable> came;              // a message for this rank
-  std::condition_variable gather_changed;
-  std::vector<Bytes> gathered;
-  int arrived = 0, left = 0;
   bool aborted = false;
   std::string reason;
   ExitCode code = ExitCode::temporary;
@@ -56,29 +53,11 @@ class LocalTransport final : public Transport {
     return message;
   }
 
-  std::vector<Bytes> all_gather(Bytes mine) override {
-    std::unique_lock lock(hub_->mutex);
-    // the previous gather is read by all
-    hub_->wait(hub_->gather_changed, lock, [&] { return hub_->left == 0; });
-    hub_->gathered[rank_] = std::move(mine);
-    if (++hub_->arrived == hub_->size) {
-      hub_->arrived = 0;
-      hub_->left = hub_->size;
-      hub_->gather_changed.notify_all();
-    } else {
-      hub_->wait(hub_->gather_changed, lock, [&] { return hub_->left > 0; });
-    }
-    std::vector<Bytes> all = hub_->gathered;
-    if (--hub_->left == 0) hub_->gather_changed.notify_all();
-    return all;
-  }
-
   void abort(const std::string& reason, ExitCode code) noexcept override {
     const std::lock_guard lock(hub_->mutex);
     if (!hub_->aborted) hub_->reason = reason, hub_->code = code;
     hub_->aborted = true;
     for (auto& rank : hub_->came) rank.notify_all();
-    hub_->gather_changed.notify_all();
   }
 
  private:

@@ -17,9 +17,8 @@ class Transport {
   virtual ~Transport() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  virtual void send(Bytes message, int to) = 0;           // does not wait for the receiver
-  virtual Bytes receive(int from) = 0;                    // in the order sent
-  virtual std::vector<Bytes> all_gather(Bytes mine) = 0;  // by rank
+  virtual void send(Bytes message, int to) = 0;  // does not wait for the receiver
+  virtual Bytes receive(int from) = 0;           // in the order sent
   // wakes every waiting peer
   virtual void abort(const std::string& reason, ExitCode code = ExitCode::temporary) noexcept = 0;
   // for messages of errors: "step 3, hidden rows"

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "common/base/ceil_div.h"
 #include "data/batch_plan.h"
+#include "kernels/ceil_div.h"
 #include "train/teacher/teacher_states.h"
 
 namespace dex {

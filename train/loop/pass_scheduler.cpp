@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/base/ceil_div.h"
+#include "kernels/ceil_div.h"
 
 namespace dex {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/base/ceil_div.h"
 #include "common/model/adapter.h"
+#include "kernels/ceil_div.h"
 
 namespace dex {
 

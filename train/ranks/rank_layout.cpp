@@ -1,7 +1,7 @@
 #include "train/ranks/rank_layout.h"
 
-#include "common/base/ceil_div.h"
 #include "common/base/error.h"
+#include "kernels/ceil_div.h"
 
 namespace dex {
 namespace {

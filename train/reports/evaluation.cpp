@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "common/base/ceil_div.h"
 #include "common/base/error.h"
 #include "common/explore/readiness.h"
+#include "kernels/ceil_div.h"
 #include "train/loss/adapter_gradient.h"
 
 namespace dex {

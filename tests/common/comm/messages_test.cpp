@@ -25,7 +25,6 @@ struct Loop final : Transport {
     sent.pop_front();
     return message;
   }
-  std::vector<Bytes> all_gather(Bytes mine) override { return {std::move(mine)}; }
   void abort(const std::string&, ExitCode) noexcept override {}
   void doing(const std::string& what) override { told = what; }
 };

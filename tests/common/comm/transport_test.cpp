@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "common/base/error.h"
+#include "common/comm/messages.h"
 
 namespace dex {
 namespace {
@@ -17,11 +18,11 @@ TEST_CASE("messages arrive in order and gathers never mix") {
   std::vector<std::thread> threads;
   for (int r = 0; r < kRanks; ++r)
     threads.emplace_back([&, r] {
-      Transport& t = *ranks[r];
+      Messages t(*ranks[r]);
       for (int turn = 0; turn < kTurns; ++turn) {
-        t.send(bytes(turn % 200), (r + 1) % kRanks);
-        wrong[r] += t.receive((r + kRanks - 1) % kRanks) != bytes(turn % 200);
-        const auto all = t.all_gather(bytes((turn + r) % 200));
+        t.send(Tag::rows, bytes(turn % 200), (r + 1) % kRanks);
+        wrong[r] += t.receive(Tag::rows, (r + kRanks - 1) % kRanks) != bytes(turn % 200);
+        const auto all = t.all_gather(Tag::post, bytes((turn + r) % 200));
         for (int from = 0; from < kRanks; ++from)
           wrong[r] += all[from] != bytes((turn + from) % 200);
       }
@@ -42,7 +43,7 @@ TEST_CASE("an abort wakes waiting peers with its reason") {
   });
   std::thread two([&] {
     try {
-      ranks[2]->all_gather({});
+      Messages(*ranks[2]).all_gather(Tag::post, {});
     } catch (const Error& e) {
       gathered = e.what();
     }
