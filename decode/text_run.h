@@ -8,15 +8,11 @@
 #include <vector>
 
 #include "common/explore/lattice.h"
+#include "common/explore/limits.h"
 #include "common/model/model.h"
 #include "decode/clock.h"
 
 namespace dex {
-
-struct Limits {
-  int max_tokens = 128;      // 0 gives an empty result
-  bool ignore_stop = false;  // measurements: go on past the model's end tokens
-};
 
 struct DecodeResult {
   std::vector<CommittedToken> tokens;  // a final end token included

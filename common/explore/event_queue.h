@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/base/token.h"
+#include "common/explore/limits.h"
 
 namespace dex {
 
@@ -19,8 +20,7 @@ struct Event {
   Kind kind = Kind::stop;
   int sequence = 0;           // submit, cancel
   std::vector<Token> prompt;  // submit
-  int max_tokens = 0;         // submit
-  bool ignore_stop = false;   // submit
+  Limits limits;              // submit
 };
 
 class EventQueue {

@@ -2,8 +2,25 @@
 // comes.
 #pragma once
 #include <cstdint>
+#include <vector>
+
+#include "common/base/token.h"
 
 namespace dex {
+
+class Lattice;
+
+struct Proposal {
+  int parent = -1;   // node of the lattice; -1: the queued token, in the same wave
+  Token token = 0;   // what follows it; not yet a child of it
+  int source = 0;    // the exit that proposes it, or kDraft
+  int rank = 0;      // among what its source proposes there
+  double p = 1;      // that it is on the committed path
+  int follows = -1;  // drafts: the earlier proposal of the list that it follows in the same wave,
+                     // in place of `parent`
+};
+
+constexpr int kDraft = -1;
 
 enum class Expand : std::uint8_t { full, budget };
 
@@ -19,5 +36,11 @@ struct LatticePolicy {
   int answer_width(int num_stages) const { return expand == Expand::full ? num_stages : width; }
   int max_nodes(int num_stages) const;  // nodes alive at once, at most
 };
+
+// What enters E_0, parents before what follows them: all of it in `full`; in `budget` the most
+// likely ones, as many as the rows that are left; nothing past the last position. A total order, so
+// that every explorer takes the same ones.
+std::vector<Proposal> choose(std::vector<Proposal> proposals, const LatticePolicy& policy,
+                             const Lattice& lattice);
 
 }  // namespace dex

@@ -292,6 +292,14 @@ ModelConfig read_model_config(const fs::path& path) {
 // Float32 step by step as transformers does it. The power is taken in float64 and rounded, which
 // torch's own float32 power meets to the last bit but for one entry in two hundred, where it is off
 // by one unit in the last place.
+std::string digest_text(const ModelConfig& c) {
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}\n", c.family, c.hidden_size,
+                     c.intermediate_size, c.vocab_size, c.num_layers, c.num_heads, c.num_kv_heads,
+                     c.head_dim, c.rms_norm_eps, c.rope.theta, c.rope.type, c.rope.factor,
+                     c.rope.low_freq_factor, c.rope.high_freq_factor, c.rope.original_max_positions,
+                     c.tied_head);
+}
+
 std::vector<float> inverse_frequencies(const ModelConfig& config) {
   const RopeConfig& rope = config.rope;
   const auto base = float(rope.theta), factor = float(rope.factor);

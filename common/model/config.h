@@ -37,6 +37,9 @@ struct ModelConfig {
 // wanted.
 ModelConfig read_model_config(const std::filesystem::path& path);
 
+// The numbers that a model is told apart by, as its fingerprint counts them.
+std::string digest_text(const ModelConfig& config);
+
 // head_dim/2 inverse frequencies in float32, scaling applied; as transformers computes them.
 std::vector<float> inverse_frequencies(const ModelConfig& config);
 

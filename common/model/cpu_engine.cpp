@@ -8,14 +8,15 @@ namespace dex {
 
 CpuEngine::CpuEngine(const Model& model, StageShare share, const Adapter* adapter,
                      std::shared_ptr<ThreadPool> pool)
-    : model_(model), share_(share), pool_(std::move(pool)) {
-  if (!model.head) return;
-  const int depth = model.depths.depth(share.end - 1);
-  exit_.emplace(*model.head, adapter, depth);
-  bare_exit_.emplace(*model.head, nullptr, depth);
-}
+    : model_(model), share_(share), adapter_(adapter), pool_(std::move(pool)) {}
 
-void CpuEngine::reserve(int rows) {
+void CpuEngine::begin(int rows, const Limits& limits) {
+  if (model_.head) {
+    const int depth = model_.depths.depth(share_.end - 1);
+    const auto sampler = sampler_for(limits);
+    exit_.emplace(*model_.head, adapter_, depth, sampler);
+    bare_exit_.emplace(*model_.head, nullptr, depth, sampler);
+  }
   caches_.clear();
   for (int k = share_.begin; k < share_.end; ++k)
     caches_.push_back(model_.stage(k).make_cache(rows));

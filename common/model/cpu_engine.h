@@ -18,7 +18,7 @@ class CpuEngine final : public StageEngine {
   CpuEngine(const Model& model, StageShare share, const Adapter* adapter,
             std::shared_ptr<ThreadPool> pool);
 
-  void reserve(int rows) override;
+  void begin(int rows, const Limits& limits) override;
   at::Tensor embed(std::span<const Token> ids) override;
   void forward(at::Tensor& x_RD, const RowLayout& layout) override;
   std::vector<ExitAnswer> read(const at::Tensor& h_RD, const ExitQuestion& question) override;
@@ -26,6 +26,7 @@ class CpuEngine final : public StageEngine {
  private:
   const Model& model_;
   StageShare share_;
+  const Adapter* adapter_;
   std::optional<Exit> exit_, bare_exit_;  // none where the model's share has no head
   std::shared_ptr<ThreadPool> pool_;
   std::vector<KvCache> caches_;  // by stage

@@ -48,11 +48,7 @@ ModelInfo info_of(const std::filesystem::path& dir, const ModelConfig& config,
 
 std::string model_fingerprint(const ModelConfig& c, const WeightFile& weights) {
   Sha256 digest;
-  digest.add(fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}\n", c.family,
-                         c.hidden_size, c.intermediate_size, c.vocab_size, c.num_layers,
-                         c.num_heads, c.num_kv_heads, c.head_dim, c.rms_norm_eps, c.rope.theta,
-                         c.rope.type, c.rope.factor, c.rope.low_freq_factor,
-                         c.rope.high_freq_factor, c.rope.original_max_positions, c.tied_head));
+  digest.add(digest_text(c));
   for (const auto& [name, tensor] : weights.tensors()) {
     digest.add(fmt::format("{} {} {}\n", name, name_of(tensor.type), fmt::join(tensor.shape, ",")));
     digest.add(tensor.bytes.first(std::min(kSampledBytes, tensor.bytes.size())));

@@ -7,6 +7,7 @@
 
 #include "common/base/token.h"
 #include "common/explore/exit_answer.h"
+#include "common/explore/limits.h"
 #include "kernels/thread_pool.h"
 
 namespace dex {
@@ -31,5 +32,9 @@ class Sampler {
 
 // The best token, the lowest id among equals; ranked by logits, probabilities of the plain softmax.
 std::shared_ptr<const Sampler> greedy_sampler();
+
+// What picks the tokens of a text with these limits. They ask for the best token, whatever they
+// are.
+inline std::shared_ptr<const Sampler> sampler_for(const Limits&) { return greedy_sampler(); }
 
 }  // namespace dex

@@ -9,6 +9,7 @@
 
 #include "common/base/token.h"
 #include "common/explore/exit_answer.h"
+#include "common/explore/limits.h"
 #include "common/explore/row_layout.h"
 
 namespace dex {
@@ -25,8 +26,9 @@ class StageEngine {
  public:
   virtual ~StageEngine() = default;
 
-  // Room for cache rows 0 .. rows-1 of every sequence; what they held is lost.
-  virtual void reserve(int rows) = 0;
+  // Makes room for a text: cache rows 0 .. rows-1, whose contents are lost, and the sampler that
+  // its limits ask for.
+  virtual void begin(int rows, const Limits& limits) = 0;
 
   // (ids, hidden) f32. Where the stage is the model's first; an id outside the table is
   // Error(usage).

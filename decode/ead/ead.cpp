@@ -28,7 +28,7 @@ void EadReader::read(int text, std::span<const Token> prompt, const DecodeResult
   ids.pop_back();  // nothing is asked after the last token
   const int answers_from = int(prompt.size()) - 1;
   const auto context = RowPool().take(ids.size());
-  for (const auto& engine : engines_) engine->reserve(ids.size());
+  for (const auto& engine : engines_) engine->begin(ids.size(), {});
   each_prefill_chunk(context, [&](const RowLayout& layout, int first, int count) {
     const int skipped = std::clamp(answers_from - first, 0, count);
     const auto answers =

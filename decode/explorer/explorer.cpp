@@ -51,14 +51,12 @@ void Explorer::act_on(const std::vector<Event>& events) {
 void Explorer::decode(const Event& request) {
   const std::span<const Token> prompt = request.prompt;
   const RealClock clock;
-  TextRun text(model_, prompt,
-               {.max_tokens = request.max_tokens, .ignore_stop = request.ignore_stop}, on_token_,
-               clock);
+  TextRun text(model_, prompt, request.limits, on_token_, clock);
   if (!text.ended()) {
     running_ = request.sequence;
     cancelled_ = false;
     const int context_size = int(prompt.size()) - 1, num_stages = plan_.depths.num_stages();
-    engine_.reserve(context_size + text.room() + plan_.policy.max_nodes(num_stages));
+    engine_.begin(context_size + text.room() + plan_.policy.max_nodes(num_stages), request.limits);
     auto context = prefill(prompt.first(context_size));
     text.prefilled();
     Lattice lattice(num_stages, std::move(context), prompt.back(), context_size + text.room() - 1,

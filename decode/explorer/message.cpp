@@ -68,8 +68,7 @@ void put_event(Bytes& message, const Event& e) {
   put_one(message, e.kind);
   put_one(message, e.sequence);
   put_list(message, e.prompt);
-  put_one(message, e.max_tokens);
-  put_one(message, e.ignore_stop);
+  put_one(message, e.limits);
 }
 
 ExitAnswer take_answer(Cursor& from) {
@@ -88,8 +87,7 @@ Event take_event(Cursor& from) {
   from.take_one(e.kind);
   from.take_one(e.sequence);
   e.prompt = from.take_list<Token>();
-  from.take_one(e.max_tokens);
-  from.take_one(e.ignore_stop);
+  from.take_one(e.limits);
   return e;
 }
 

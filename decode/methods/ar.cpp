@@ -20,7 +20,7 @@ class PlainDecoder final : public Decoder {
     RowPool rows;
     const int context_size = int(prompt.size()) - 1;
     const auto context = rows.take(int(prompt.size()) + text.room());
-    engine_->reserve(context.size());
+    engine_->begin(context.size(), limits);
 
     each_prefill_chunk(std::span(context).first(context_size),
                        [&](const RowLayout& layout, int first, int count) {

@@ -61,10 +61,8 @@ class DexDecoder final : public Decoder {
     // before any thread starts: a bad prompt is the caller's error, not a lost peer's
     room_for(model_, prompt, limits);
     EventQueue events;
-    events.add({.kind = Event::Kind::submit,
-                .prompt = {prompt.begin(), prompt.end()},
-                .max_tokens = limits.max_tokens,
-                .ignore_stop = limits.ignore_stop});
+    events.add(
+        {.kind = Event::Kind::submit, .prompt = {prompt.begin(), prompt.end()}, .limits = limits});
     events.add({.kind = Event::Kind::stop});
     return run(events, on_token);
   }

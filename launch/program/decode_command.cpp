@@ -11,7 +11,7 @@
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/peak_memory.h"
-#include "decode/jobs/job_file.h"
+#include "decode/jobs/run_jobs.h"
 #include "decode/report.h"
 #include "decode/session.h"
 #include "decode/verify.h"
@@ -125,12 +125,12 @@ void check(const DecodeOptions& o) {
 int run(const DecodeOptions& o) {
   check(o);
   if (o.input.empty()) return decode_prompt(o);
-  return run_job_file(o.open(), o.chosen(),
-                      {.input = o.input,
-                       .output = o.output,
-                       .verify = o.verify,
-                       .limits = o.limits(),
-                       .parse_special = o.parse_special});
+  return run_jobs(o.open(), o.chosen(),
+                  {.input = o.input,
+                   .output = o.output,
+                   .verify = o.verify,
+                   .limits = o.limits(),
+                   .parse_special = o.parse_special});
 }
 
 }  // namespace

@@ -225,8 +225,7 @@ Event submit(int sequence, std::vector<Token> prompt, int max_tokens) {
   return {.kind = Event::Kind::submit,
           .sequence = sequence,
           .prompt = std::move(prompt),
-          .max_tokens = max_tokens,
-          .ignore_stop = true};
+          .limits = {.max_tokens = max_tokens, .ignore_stop = true}};
 }
 
 }  // namespace

@@ -13,8 +13,7 @@ Post some_post() {
           .events = {{.kind = Event::Kind::submit,
                       .sequence = 5,
                       .prompt = {9, 8},
-                      .max_tokens = 3,
-                      .ignore_stop = true},
+                      .limits = {.max_tokens = 3, .ignore_stop = true}},
                      {.kind = Event::Kind::stop}}};
 }
 
@@ -34,8 +33,8 @@ TEST_CASE("posts and rows survive the wire") {
   CHECK(back.events[0].kind == Event::Kind::submit);
   CHECK(back.events[0].sequence == 5);
   CHECK(back.events[0].prompt == std::vector<Token>{9, 8});
-  CHECK(back.events[0].max_tokens == 3);
-  CHECK(back.events[0].ignore_stop);
+  CHECK(back.events[0].limits.max_tokens == 3);
+  CHECK(back.events[0].limits.ignore_stop);
   CHECK(back.events[1].kind == Event::Kind::stop);
   CHECK(unpack_post(pack_post({})).answers.empty());
 

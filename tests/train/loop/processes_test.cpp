@@ -150,7 +150,7 @@ TEST_CASE(
   run.wait_for_steps("out");
   all[1]->send(SIGSTOP);
   const auto stopped = Clock::now();
-  check_all_end(all, 75, {"rank 0, step ", "rank 1 sent and took nothing for 10 s"}, 1);
+  check_all_end(all, 75, {"rank 0, step ", "rank 1 sent and took nothing for 10.0 s"}, 1);
   CHECK(seconds_since(stopped) < 10 + 1 + kSlack);
   CHECK(seconds_since(stopped) > 9);
 }
@@ -173,7 +173,7 @@ TEST_CASE(
   run.wait_for_steps("out");
   network.cut();
   const auto cut = Clock::now();
-  check_all_end(all, 75, {"sent and took nothing for 10 s"});
+  check_all_end(all, 75, {"sent and took nothing for 10.0 s"});
   CHECK(seconds_since(cut) < 10 + 1 + kSlack);
   CHECK(all[0]->log().find("rank 0, step ") != std::string::npos);
   CHECK(all[1]->log().find("rank 1, step ") != std::string::npos);

@@ -1,4 +1,4 @@
-#include "decode/jobs/job_file.h"
+#include "decode/jobs/run_jobs.h"
 
 #include <catch2/catch.hpp>
 #include <fstream>
@@ -53,9 +53,9 @@ TEST_CASE(
                     "{\"custom_id\":\"none\",\"prompt\":\"x\",\"max_tokens\":0}\n"
                     "{\"custom_id\":\"empty\",\"prompt\":\"\"}\n");
   const Session session(options(model));
-  CHECK(run_job_file(session, ar_method(), {.input = input, .output = dir / "plain.jsonl"}) == 3);
-  CHECK(run_job_file(session, dex_method(),
-                     {.input = input, .output = dir / "dex.jsonl", .verify = true}) == 3);
+  CHECK(run_jobs(session, ar_method(), {.input = input, .output = dir / "plain.jsonl"}) == 3);
+  CHECK(run_jobs(session, dex_method(),
+                 {.input = input, .output = dir / "dex.jsonl", .verify = true}) == 3);
   CHECK(sha256_of_file(dir / "plain.jsonl") == sha256_of_file(dir / "dex.jsonl"));
 
   const auto rows = lines_of(dir / "dex.jsonl");
@@ -77,20 +77,20 @@ TEST_CASE("a failed run leaves no output") {
   const test::TempDir dir;
   const Session session(options(tiny(dir)));
   const auto blank = dir.write("blank.jsonl", "\n\n");
-  CHECK_THROWS_AS(
-      run_job_file(session, dex_method(), {.input = blank, .output = dir / "out.jsonl"}), Error);
-  CHECK_THROWS_AS(run_job_file(session, dex_method(),
-                               {.input = dir / "missing.jsonl", .output = dir / "out.jsonl"}),
+  CHECK_THROWS_AS(run_jobs(session, dex_method(), {.input = blank, .output = dir / "out.jsonl"}),
+                  Error);
+  CHECK_THROWS_AS(run_jobs(session, dex_method(),
+                           {.input = dir / "missing.jsonl", .output = dir / "out.jsonl"}),
                   Error);
   CHECK_FALSE(std::filesystem::exists(dir / "out.jsonl"));
   const auto jobs = dir.write("jobs.jsonl", "{\"prompt\":\"a\"}\n");
   const std::string before = read_file(jobs);
-  CHECK_THROWS_WITH(run_job_file(session, dex_method(), {.input = jobs, .output = jobs}),
+  CHECK_THROWS_WITH(run_jobs(session, dex_method(), {.input = jobs, .output = jobs}),
                     Catch::Contains("--input"));
-  CHECK_THROWS_WITH(run_job_file(session, dex_method(), {.input = jobs, .output = dir.path()}),
+  CHECK_THROWS_WITH(run_jobs(session, dex_method(), {.input = jobs, .output = dir.path()}),
                     Catch::Contains("directory"));
   CHECK_THROWS_WITH(
-      run_job_file(session, dex_method(), {.input = jobs, .output = dir / "none" / "out.jsonl"}),
+      run_jobs(session, dex_method(), {.input = jobs, .output = dir / "none" / "out.jsonl"}),
       Catch::Contains("none"));
   CHECK(read_file(jobs) == before);
 }
@@ -100,8 +100,8 @@ TEST_CASE("jobs at the edges of a 64-position model end as plain decoding does")
   if (!model || !jobs) return;
   const test::TempDir dir;
   const Session session({.model = *model, .depths = "1", .threads = 1});
-  CHECK(run_job_file(session, dex_method({.expand = "full"}),
-                     {.input = *jobs, .output = dir / "out.jsonl", .verify = true}) == 3);
+  CHECK(run_jobs(session, dex_method({.expand = "full"}),
+                 {.input = *jobs, .output = dir / "out.jsonl", .verify = true}) == 3);
   std::map<std::string, Json> by_id;
   for (Json& row : lines_of(dir / "out.jsonl")) by_id[row.at("custom_id").get<std::string>()] = row;
   CHECK(by_id.size() == 21);

@@ -8,7 +8,7 @@
 
 namespace dex {
 
-struct JobFileOptions {
+struct RunJobsOptions {
   std::filesystem::path input, output;
   bool verify = false;
   Limits limits;  // max_tokens where a job names none
@@ -18,6 +18,6 @@ struct JobFileOptions {
 // Prints the counts, and one JSON line on stdout. Answers hold only functions of the job; times and
 // round statistics go to <output>.stats.jsonl. Both files appear whole. Returns 0, or 3 when lines
 // were bad. A difference that --verify finds is an Error(bug), and nothing is written.
-int run_job_file(const Session& session, const Method& method, const JobFileOptions& options);
+int run_jobs(const Session& session, const Method& method, const RunJobsOptions& options);
 
 }  // namespace dex

@@ -1,4 +1,4 @@
-#include "decode/jobs/job_file.h"
+#include "decode/jobs/run_jobs.h"
 
 #include <unistd.h>
 
@@ -64,9 +64,9 @@ Json completion(const Session& session, const Job& job, std::size_t prompt_token
             {"total_tokens", prompt_tokens + result.tokens.size()}}}};
 }
 
-class JobFileRun {
+class JobsRun {
  public:
-  JobFileRun(const Session& session, const Method& method, const JobFileOptions& options)
+  JobsRun(const Session& session, const Method& method, const RunJobsOptions& options)
       : session_(session),
         options_(options),
         decoder_(method.make(session)),
@@ -171,7 +171,7 @@ class JobFileRun {
   }
 
   const Session& session_;
-  const JobFileOptions& options_;
+  const RunJobsOptions& options_;
   std::unique_ptr<Decoder> decoder_, plain_;
   DepthSet depths_;
   DecodeTally tally_, plain_tally_;
@@ -182,8 +182,8 @@ class JobFileRun {
 
 }  // namespace
 
-int run_job_file(const Session& session, const Method& method, const JobFileOptions& options) {
-  return JobFileRun(session, method, options).run();
+int run_jobs(const Session& session, const Method& method, const RunJobsOptions& options) {
+  return JobsRun(session, method, options).run();
 }
 
 }  // namespace dex
