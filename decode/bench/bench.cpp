@@ -20,7 +20,7 @@ std::vector<BenchTest> tests_of(const BenchPlan& plan, const Model& model, const
   std::vector<BenchTest> tests;
   const auto add = [&](const std::string& name, std::vector<std::vector<Token>> prompts,
                        int n_prompt, int n_gen) {
-    const Method& method = known.named(name, "--methods");
+    const Method& method = known.named(name, "--methods names");
     tests.push_back({.method = name,
                      .is_reference = method.is_reference,
                      .explores = method.explores,
@@ -59,7 +59,7 @@ void count_in(BenchTest& test, const std::vector<DecodeResult>& results) {
 void BenchPlan::check(const ModelConfig& model, const Methods& known) const {
   require(!methods.empty(), ExitCode::usage, "no method is given, wanted {}", known.described());
   for (const std::string& method : methods) {
-    known.named(method, "--methods");
+    known.named(method, "--methods names");
     require(std::count(methods.begin(), methods.end(), method) == 1, ExitCode::usage,
             "--methods names {} twice", method);
   }
@@ -114,7 +114,7 @@ BenchResult run_bench(const Session& session, const Methods& known, const BenchP
   plan.check(session.model().config, known);
   std::map<std::string, std::unique_ptr<Decoder>> decoders;
   for (const std::string& method : plan.methods)
-    decoders[method] = known.named(method, "--methods").make(session);
+    decoders[method] = known.named(method, "--methods names").make(session);
   BenchResult result{.tests = tests_of(plan, session.model(), known)};
 
   Progress progress("bench", (1 + plan.repeats) * std::int64_t(result.tests.size()), "runs");

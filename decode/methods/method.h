@@ -36,8 +36,8 @@ class Methods {
   Methods();  // all there are, with their default options
 
   const std::vector<Method>& all() const { return methods_; }
-  // Error(usage) naming `option` and the methods there are.
-  const Method& named(const std::string& name, const std::string& option) const;
+  // Error(usage) with what was `said`, such as "--method is", the name and the methods there are.
+  const Method& named(const std::string& name, const std::string& said) const;
   const Method& reference() const;
   std::string described() const;  // "dex (depth exploration) or ar (plain decoding)"
 

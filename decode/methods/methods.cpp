@@ -13,13 +13,13 @@ DepthSet Method::depths(const DepthSet& explored) const {
   return explores ? explored : DepthSet({}, explored.num_layers());
 }
 
-const Method& Methods::named(const std::string& name, const std::string& option) const {
+const Method& Methods::named(const std::string& name, const std::string& said) const {
   std::vector<std::string> names;
   for (const Method& method : methods_) {
     if (method.name == name) return method;
     names.push_back(method.name);
   }
-  fail(ExitCode::usage, "{} is \"{}\", wanted {}", option, name, fmt::join(names, " or "));
+  fail(ExitCode::usage, "{} \"{}\", wanted {}", said, name, fmt::join(names, " or "));
 }
 
 const Method& Methods::reference() const {

@@ -29,7 +29,7 @@ struct DecodeOptions {
   bool verify = false, json = false, ignore_stop = false, parse_special = false;
 
   Limits limits() const { return {max_tokens, ignore_stop}; }
-  const Method& chosen() const { return methods.named(method, "--method"); }
+  const Method& chosen() const { return methods.named(method, "--method is"); }
   Session open() const {
     return Session(session, [this](const DepthSet& depths) { methods.check(depths); });
   }

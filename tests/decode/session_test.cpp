@@ -93,9 +93,9 @@ TEST_CASE("a method's options that cannot be are refused before the weights are 
 TEST_CASE("methods are found by name, one of them is the reference, and others are named") {
   const Methods methods;
   CHECK(methods.reference().name == "ar");
-  CHECK(methods.named("dex", "--method").explores);
-  CHECK_FALSE(methods.named("ar", "--method").explores);
-  const auto [code, message] = refusal([&] { methods.named("fast", "--method"); });
+  CHECK(methods.named("dex", "--method is").explores);
+  CHECK_FALSE(methods.named("ar", "--method is").explores);
+  const auto [code, message] = refusal([&] { methods.named("fast", "--method is"); });
   CHECK(code == ExitCode::usage);
   CHECK(message == "--method is \"fast\", wanted dex or ar");
   const DepthSet explored({2, 4}, 6);
