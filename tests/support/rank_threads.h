@@ -1,4 +1,4 @@
-// RankMessages as threads of the test, all in one call.
+// The ranks of a training run as threads of the test, all in one call.
 #pragma once
 #include <ATen/Parallel.h>
 

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/support/errors.h"
-#include "tests/support/local_ranks.h"
+#include "tests/support/rank_threads.h"
 
 using namespace dex;
 
@@ -11,9 +11,12 @@ namespace {
 
 const DepthSet kDepths({10, 20}, 30);
 
-// Runs on two ranks; neither may fail.
-void on_two(const std::function<void(RankMessages&)>& work) {
-  CHECK(test::on_ranks(kDepths, 2, 2, work) == std::vector<std::string>(2));
+// Runs on so many pipeline ranks; none may fail.
+void on_all(int ranks, const std::function<void(RankMessages&)>& work) {
+  for (const auto& error : test::on_every_rank(rank_layout(kDepths, ranks, 0, ranks), work)) {
+    INFO((error ? error->what() : ""));
+    CHECK_FALSE(error);
+  }
 }
 
 }  // namespace
@@ -22,7 +25,7 @@ TEST_CASE("tensors arrive with their shape and type, and tags do not wait for ea
   const at::Tensor rows = at::arange(6, at::kFloat).view({2, 3}), counts = at::arange(4, at::kLong),
                    later = rows + 10;
   bool right = false;
-  on_two([&](RankMessages& ranks) {
+  on_all(2, [&](RankMessages& ranks) {
     if (ranks.last()) {
       ranks.send(Tag::rows, rows.t(), 0);  // not contiguous
       ranks.send(Tag::rows, later, 0);
@@ -39,23 +42,25 @@ TEST_CASE("tensors arrive with their shape and type, and tags do not wait for ea
 }
 
 TEST_CASE("a tensor of another size than asked for is a bug, told with both sizes") {
-  const auto errors = test::on_ranks(kDepths, 2, 2, [](RankMessages& ranks) {
+  const auto errors = test::on_every_rank(rank_layout(kDepths, 2, 0, 2), [](RankMessages& ranks) {
     if (ranks.last())
       ranks.send(Tag::report, at::zeros({3}), 0);
     else
       ranks.receive(Tag::report, 1, {4}, at::kDouble);
   });
-  CHECK(errors ==
-        std::vector<std::string>{"1: report of a step from rank 1: 12 bytes, wanted 32", ""});
+  REQUIRE(errors[0]);
+  CHECK(errors[0]->code() == ExitCode::bug);
+  CHECK(errors[0]->what() == std::string("report of a step from rank 1: 12 bytes, wanted 32"));
+  CHECK_FALSE(errors[1]);
 }
 
 TEST_CASE("all ranks have the leading rank's text") {
   std::vector<std::string> seen(3);
-  CHECK(test::on_ranks(kDepths, 3, 3, [&](RankMessages& ranks) {
-          ranks.keep_alive();
-          const std::string mine = ranks.leads() ? "step-4" : "not asked";
-          seen[ranks.layout().rank] = ranks.from_leader(Tag::agreement, mine);
-        }) == std::vector<std::string>(3));
+  on_all(3, [&](RankMessages& ranks) {
+    ranks.keep_alive();
+    const std::string mine = ranks.leads() ? "step-4" : "not asked";
+    seen[ranks.layout().rank] = ranks.from_leader(Tag::agreement, mine);
+  });
   CHECK(seen == std::vector<std::string>(3, "step-4"));
 }
 
