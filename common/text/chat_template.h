@@ -16,6 +16,8 @@ namespace dex {
 struct Message {
   std::string role;  // "system", "user" or "assistant"
   std::string content;
+  std::string reasoning = {};  // an answer's, where it is told apart from the content
+  bool target = true;          // false: an answer that is context only
 };
 
 struct RenderedChat {
