@@ -17,8 +17,6 @@
 namespace dex {
 namespace {
 
-constexpr int kTaskSlices = 16;  // that a thread takes at a time: 64 KB of logits
-
 // The best `width` keys seen so far; the worst of them on top.
 struct Best {
   std::size_t width = 0;
@@ -119,14 +117,15 @@ void offer_slice(const float* logits, int count, int first, float largest, Best&
   }
 }
 
-// The slices [begin, end) of a row.
-void slices_of_row(const TopkSlices& p, int row, int begin, int end) {
+void slices_of_row(const TopkSlices& p, int row) {
   thread_local Best best;
+  thread_local std::vector<int> filled;  // keys of a slice
   best.heap.clear();
   best.width = std::size_t(std::max(p.width, 2));
   const int kept = kept_of_slice(p.width);
   const auto at = [&](int s) { return std::ptrdiff_t{s} * p.rows + row; };
-  for (int s = begin; s < end; ++s) {
+  filled.assign(std::size_t(vocab_slices(p.ids)), 0);
+  for (int s = 0; s < vocab_slices(p.ids); ++s) {
     const int from = s * kVocabSlice, count = std::min(kVocabSlice, p.ids - from);
     const float* logits = p.logits + std::ptrdiff_t{row} * p.ids + from;
     const VocabSlice slice = slice_of(logits, count, p.first_id + from);
@@ -135,10 +134,9 @@ void slices_of_row(const TopkSlices& p, int row, int begin, int end) {
     std::fill_n(p.best + at(s) * kept, kept, RankKey{0});
   }
   std::sort(best.heap.begin(), best.heap.end(), std::greater());
-  int filled[kTaskSlices] = {};
   for (const RankKey key : best.heap) {
     const int s = (token_of(key) - p.first_id) / kVocabSlice;
-    if (int& n = filled[s - begin]; n < kept) p.best[at(s) * kept + n++] = key;
+    if (int& n = filled[s]; n < kept) p.best[at(s) * kept + n++] = key;
   }
 }
 
@@ -222,11 +220,10 @@ HWY_EXPORT(combine_row);
 HWY_EXPORT(find_asked);
 
 void cpu::topk_slices(const TopkSlices& p, ThreadPool& pool) {
-  const int slices = vocab_slices(p.ids), tasks = ceil_div(slices, kTaskSlices);
-  pool.run(p.rows * tasks, [&](int i) {
-    const int row = i / tasks, begin = i % tasks * kTaskSlices;
-    HWY_DYNAMIC_DISPATCH(slices_of_row)(p, row, begin, std::min(begin + kTaskSlices, slices));
-    if (begin == 0) HWY_DYNAMIC_DISPATCH(find_asked)(p, row);
+  // A row is one task: its logits take less time than waking another thread.
+  pool.run(p.rows, [&](int row) {
+    HWY_DYNAMIC_DISPATCH(slices_of_row)(p, row);
+    HWY_DYNAMIC_DISPATCH(find_asked)(p, row);
   });
 }
 
