@@ -1,8 +1,5 @@
 #include "common/comm/process_group.h"
 
-#ifndef USE_C10D_GLOO  // libtorch's package defines it with CUDA only
-#define USE_C10D_GLOO
-#endif
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 

@@ -28,4 +28,7 @@ void forward_layers(const Layers& layers, at::Tensor& x_RD, const RowLayout& lay
 at::Tensor forward_layers_causal(const Layers& layers, const at::Tensor& x_TD);
 at::Tensor forward_layers_by_torch(const Layers& layers, const at::Tensor& x_TD);
 
+// In place, the RMS norm of each of `heads` heads (heads, head_dim) of float32 (layers_cpu.cpp).
+void norm_heads(const LayerShape& shape, const at::Tensor& weight, float* x, int heads);
+
 }  // namespace dex

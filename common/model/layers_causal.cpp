@@ -115,8 +115,8 @@ class CausalPass {
       float* k = q + std::ptrdiff_t{heads} * size;
       widen(row_of(qkv, r), q, std::int64_t{heads + kv_heads} * size, dtype_);
       if (s_.qk_norm) {
-        norm_heads(q, w.q_norm, heads);
-        norm_heads(k, w.k_norm, kv_heads);
+        norm_heads(s_, w.q_norm, q, heads);
+        norm_heads(s_, w.k_norm, k, kv_heads);
       }
       cpu::rotate({.x = q,
                    .sines = row_of<float>(angles_.sines, r),
@@ -132,15 +132,6 @@ class CausalPass {
     each_part(queries_.size(), [&](std::size_t i) {
       cpu::attend_causally(heads_[queries_[i].head], queries_[i].first, queries_[i].end);
     });
-  }
-
-  void norm_heads(float* x, const at::Tensor& weight, int heads) const {
-    cpu::rms_norm({.x = x,
-                   .weight = weight.data_ptr<float>(),
-                   .y = x,
-                   .rows = heads,
-                   .size = s_.head_dim,
-                   .eps = s_.eps});
   }
 
   void gate(const at::Tensor& gate_up) {

@@ -67,15 +67,6 @@ class Forward {
                    .eps = s_.eps});
   }
 
-  void norm_heads(float* x, const at::Tensor& weight, int heads) {
-    cpu::rms_norm({.x = x,
-                   .weight = weight.data_ptr<float>(),
-                   .y = x,
-                   .rows = heads,
-                   .size = s_.head_dim,
-                   .eps = s_.eps});
-  }
-
   void rotate(float* x, int heads, int first, int count) {
     cpu::rope({.x = x,
                .positions = layout_.positions.data() + first,
@@ -95,8 +86,8 @@ class Forward {
       }
     }
     if (s_.qk_norm) {
-      norm_heads(row(q_, first), w.q_norm, count * s_.heads);
-      norm_heads(row(k_, first), w.k_norm, count * s_.kv_heads);
+      norm_heads(s_, w.q_norm, row(q_, first), count * s_.heads);
+      norm_heads(s_, w.k_norm, row(k_, first), count * s_.kv_heads);
     }
     rotate(row(q_, first), s_.heads, first, count);
     rotate(row(k_, first), s_.kv_heads, first, count);
@@ -149,6 +140,15 @@ class Forward {
 };
 
 }  // namespace
+
+void norm_heads(const LayerShape& shape, const at::Tensor& weight, float* x, int heads) {
+  cpu::rms_norm({.x = x,
+                 .weight = weight.data_ptr<float>(),
+                 .y = x,
+                 .rows = heads,
+                 .size = shape.head_dim,
+                 .eps = shape.eps});
+}
 
 void forward_layers(const Layers& layers, at::Tensor& x, const RowLayout& layout, KvCache& cache,
                     ThreadPool& pool) {

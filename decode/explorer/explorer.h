@@ -4,7 +4,6 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <optional>
 
 #include "common/explore/event_queue.h"
 #include "common/explore/lattice.h"
