@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ namespace dex {
 struct SessionOptions {
   std::filesystem::path model, adapters;
   std::string depths, chat_template, dtype = "f32";
+  TemplateOptions rendering;
   int threads = 0;  // in all; 0: one per core
 };
 
@@ -35,11 +37,14 @@ class Session {
   // to be answered.
   std::vector<Token> prompt_ids(const std::string& text, bool parse_special) const;
   std::vector<Token> chat_ids(std::span<const Message> messages) const;
+  // The model's or the one that was asked for; from one thread at a time.
+  const ChatTemplate& chat_template() const;
   const Tokenizer& tokenizer() const;  // Error(usage) when the model has none
 
  private:
   SessionOptions options_;
   int threads_;
+  mutable std::optional<ChatTemplate> chat_template_;
   std::unique_ptr<Model> model_;
   Adapters adapters_;
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "common/base/error.h"
+#include "common/text/chat_spans.h"
 #include "common/text/utf8.h"
 
 namespace dex {
@@ -17,29 +18,12 @@ using Kind = Segment::Kind;
 // some formats.
 struct Turn {
   const Message& message;
-  const std::string& system;  // of the leading system message; empty when there is none
+  const std::string* system;  // of the leading system message; null when there is none
   bool first, last;           // first and last turn after the system message
+  bool after_query;           // no user has asked since
 };
 
-// What the str.strip() of the published templates takes off.
-bool is_space(char32_t code) {
-  return (code >= 0x09 && code <= 0x0D) || (code >= 0x1C && code <= 0x20) || code == 0x85 ||
-         code == 0xA0 || code == 0x1680 || (code >= 0x2000 && code <= 0x200A) || code == 0x2028 ||
-         code == 0x2029 || code == 0x202F || code == 0x205F || code == 0x3000;
-}
-
-std::string trim(std::string_view text) {
-  std::size_t begin = text.size(), end = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const CodePoint code = first_code_point(text.substr(at));
-    if (!is_space(code.value)) {
-      begin = std::min(begin, at);
-      end = at + code.size;
-    }
-    at += code.size;
-  }
-  return begin < end ? std::string(text.substr(begin, end - begin)) : "";
-}
+std::string trim(std::string_view text) { return std::string(stripped(text)); }
 
 std::string trim_newlines(std::string_view text) {
   while (text.starts_with('\n')) text.remove_prefix(1);
@@ -49,6 +33,7 @@ std::string trim_newlines(std::string_view text) {
 
 struct Format {
   const char* name;
+  bool shows_reasoning;
   void (*start)(Segments&, const std::string& system, bool has_system);
   void (*turn)(Segments&, const Turn&);
   void (*open)(Segments&);
@@ -65,9 +50,8 @@ void llama2_turn(Segments& out, const Turn& turn) {
     out.push_back({Kind::end, "</s>"});
     return;
   }
-  const std::string system = turn.first && !turn.system.empty()
-                                 ? fmt::format("<<SYS>>\n{}\n<</SYS>>\n\n", turn.system)
-                                 : "";
+  const std::string system =
+      turn.first && turn.system ? fmt::format("<<SYS>>\n{}\n<</SYS>>\n\n", *turn.system) : "";
   out.push_back({Kind::control, "<s>"});
   out.push_back(
       {Kind::text, fmt::format("[INST] {} [/INST]", trim(system + turn.message.content))});
@@ -139,23 +123,32 @@ void chatml_open(Segments& out) {
   out.push_back({Kind::text, "assistant\n"});
 }
 
-// Qwen3: the last answer shows its reasoning, or an empty block when it has none; earlier answers
-// lose theirs. Only an answer that begins with <think>, as the model writes it, has reasoning:
+struct Thought {
+  std::string_view reasoning, content;
+};
+
+// Only an answer that begins with <think>, as the model writes it, has reasoning in its content:
 // elsewhere the string is text that was typed.
+Thought thought_of(const Message& message) {
+  constexpr std::string_view kOpen = "<think>", kClose = "</think>";
+  const std::string_view content = message.content;
+  if (!message.reasoning.empty()) return {message.reasoning, content};
+  const std::size_t open = content.find(kOpen), close = content.find(kClose);
+  if (close == std::string_view::npos || open > close || !is_blank_text(content.substr(0, open)))
+    return {"", content};
+  std::string_view rest = content.substr(close + kClose.size());
+  while (rest.starts_with('\n')) rest.remove_prefix(1);
+  return {content.substr(open + kOpen.size(), close - open - kOpen.size()), rest};
+}
+
+// Qwen3: the last answer shows its reasoning, or an empty block when it has none; answers before
+// the last question lose theirs.
 void qwen3_turn(Segments& out, const Turn& turn) {
   if (turn.message.role != "assistant") return chatml_turn(out, turn);
-  std::string_view content = turn.message.content, reasoning;
-  constexpr std::string_view kOpen = "<think>", kClose = "</think>";
-  const std::size_t close =
-      content.starts_with(kOpen) ? content.find(kClose) : std::string_view::npos;
-  if (close != std::string_view::npos) {
-    reasoning = content.substr(kOpen.size(), close - kOpen.size());
-    content.remove_prefix(close + kClose.size());
-  }
-  if (close != std::string_view::npos || turn.last)
-    while (content.starts_with('\n')) content.remove_prefix(1);
+  auto [reasoning, content] = thought_of(turn.message);
   chatml_open(out);
-  if (turn.last) {
+  if (turn.after_query && (turn.last || !reasoning.empty())) {
+    while (content.starts_with('\n')) content.remove_prefix(1);
     const bool thought = !trim_newlines(reasoning).empty();
     out.push_back({thought ? Kind::end : Kind::control, "<think>"});
     out.push_back(
@@ -200,14 +193,14 @@ void vicuna_turn(Segments& out, const Turn& turn) {
 void vicuna_open(Segments& out) { out.push_back({Kind::text, "ASSISTANT:"}); }
 
 constexpr Format kFormats[] = {
-    {"llama2", llama2_start, llama2_turn, llama2_open},
-    {"llama3", llama3_start, llama3_turn, llama3_open},
-    {"llama3.1", llama31_start, llama3_turn, llama3_open},
-    {"chatml", chatml_start, chatml_turn, chatml_open},
-    {"qwen3", chatml_start, qwen3_turn, chatml_open},
-    {"qwen3-thinking", chatml_start, qwen3_turn, qwen3_thinking_open},
-    {"smollm2", smollm2_start, chatml_turn, chatml_open},
-    {"vicuna", vicuna_start, vicuna_turn, vicuna_open},
+    {"llama2", false, llama2_start, llama2_turn, llama2_open},
+    {"llama3", false, llama3_start, llama3_turn, llama3_open},
+    {"llama3.1", false, llama31_start, llama3_turn, llama3_open},
+    {"chatml", false, chatml_start, chatml_turn, chatml_open},
+    {"qwen3", true, chatml_start, qwen3_turn, chatml_open},
+    {"qwen3-thinking", true, chatml_start, qwen3_turn, qwen3_thinking_open},
+    {"smollm2", false, smollm2_start, chatml_turn, chatml_open},
+    {"vicuna", false, vicuna_start, vicuna_turn, vicuna_open},
 };
 
 void require_order(std::span<const Message> turns, bool open_answer) {
@@ -220,9 +213,19 @@ void require_order(std::span<const Message> turns, bool open_answer) {
             "assistant take turns",
             i + 1, turns[i].role, wanted);
     require_utf8(turns[i].content, "a message");
+    require_utf8(turns[i].reasoning, "a message's reasoning");
   }
   require(!open_answer || turns.size() % 2 == 1, ExitCode::usage,
           "the last message is the assistant's; wanted a user message to answer");
+}
+
+// What a tool answered is no question. Without any question: the last turn.
+std::size_t last_query(std::span<const Message> turns) {
+  for (std::size_t i = turns.size(); i-- > 0;)
+    if (turns[i].role == "user" && !(turns[i].content.starts_with("<tool_response>") &&
+                                     turns[i].content.ends_with("</tool_response>")))
+      return i;
+  return turns.size();
 }
 
 const Format& format_named(std::string_view name) {
@@ -240,6 +243,10 @@ std::vector<std::string> chat_format_names() {
   return names;
 }
 
+bool chat_format_shows_reasoning(std::string_view name) {
+  return format_named(name).shows_reasoning;
+}
+
 std::vector<Segment> chat_segments(std::string_view name, std::span<const Message> messages,
                                    bool open_answer) {
   const bool has_system = !messages.empty() && messages.front().role == "system";
@@ -250,8 +257,13 @@ std::vector<Segment> chat_segments(std::string_view name, std::span<const Messag
   const Format& format = format_named(name);
   Segments segments;
   format.start(segments, system, has_system);
-  for (std::size_t i = 0; i < turns.size(); ++i)
-    format.turn(segments, {turns[i], system, i == 0, i + 1 == turns.size()});
+  const std::size_t query = last_query(turns);
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    const std::size_t from = segments.size();
+    format.turn(segments, {turns[i], has_system ? &system : nullptr, i == 0,
+                           i + 1 == turns.size(), i > query});
+    for (std::size_t s = from; s < segments.size(); ++s) segments[s].target = turns[i].target;
+  }
   if (open_answer) format.open(segments);
   return segments;
 }

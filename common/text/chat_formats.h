@@ -20,9 +20,11 @@ struct Segment {
   };
   Kind kind;
   std::string text;
+  bool target = true;  // false: an answer or an end that is context only
 };
 
 std::vector<std::string> chat_format_names();
+bool chat_format_shows_reasoning(std::string_view name);
 
 // Checks roles and UTF-8 (Error(usage)). `name` is one of the names above.
 std::vector<Segment> chat_segments(std::string_view name, std::span<const Message> messages,

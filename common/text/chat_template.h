@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@
 namespace dex {
 
 class JinjaTemplate;
+struct TemplateFile;
 
 struct Message {
   std::string role;  // "system", "user" or "assistant"
@@ -77,6 +79,7 @@ class ChatTemplate {
   // that has no text of Jinja's to give them to.
   ChatTemplate with_kwargs(const std::string& kwargs) const;
 
+  bool is_built_in() const { return jinja_ == nullptr; }
   const std::string& name() const { return name_; }  // a built-in's, or jinja-DIGEST
   std::string digest() const;                        // changes when the rendering does
   // Whether the last answer's `reasoning` has a place in the text. Where it has none it is left
@@ -87,7 +90,10 @@ class ChatTemplate {
   struct Source;  // the template's text, what it sees, and where it came from
   ChatTemplate(std::string name, std::shared_ptr<const Source> source)
       : name_(std::move(name)), source_(std::move(source)) {}
-  static ChatTemplate rendered_by_python(std::shared_ptr<const Source> source);
+  static ChatTemplate of_file(TemplateFile file, const std::filesystem::path& model_dir,
+                              const TemplateOptions& options);
+  static ChatTemplate rendered_by_python(std::shared_ptr<const Source> source,
+                                         nlohmann::json kwargs);
 
   std::string name_;
   std::shared_ptr<const Source> source_;        // null: only a name was given

@@ -1,5 +1,7 @@
 // The options that commands over a model share.
 #pragma once
+#include <string>
+
 #include "decode/session.h"
 
 namespace CLI {
@@ -8,7 +10,10 @@ class App;
 
 namespace dex {
 
-// --model --adapters --depths --template --dtype --threads
+// --template --python --chat-template-kwargs
+void add_template_options(CLI::App& command, std::string& choice, TemplateOptions& options);
+
+// --model --adapters --depths --dtype --threads, and those of templates
 void add_session_options(CLI::App& command, SessionOptions& options);
 
 }  // namespace dex
