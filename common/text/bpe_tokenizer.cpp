@@ -63,10 +63,6 @@ class BpeTokenizer : public Tokenizer {
   std::optional<Token> special_id(std::string_view text) const override {
     return added_.id_of(text);
   }
-  std::optional<SpecialTokens::Match> find_special(std::string_view text,
-                                                   std::size_t from) const override {
-    return added_.find(text, from);
-  }
   std::optional<Token> bos_id() const override { return begin_; }
   std::string text_of_id(Token id) const override { return has(id) ? piece(id).stored : ""; }
 

@@ -269,8 +269,8 @@ RenderedChat JinjaTemplate::render(std::span<const Message> messages, const Toke
   const auto proof = prove(messages, open_answer, text);
   if (!proof && open_answer &&
       std::none_of(messages.begin(), messages.end(), [&](const Message& message) {
-        return tokenizer.find_special(message.content, 0) ||
-               tokenizer.find_special(message.reasoning, 0);
+        return has_controls(message.content, tokenizer) ||
+               has_controls(message.reasoning, tokenizer);
       })) {
     RenderedChat chat{tokenizer.encode_with_special(text), {}};
     chat.supervised.resize(chat.tokens.size());

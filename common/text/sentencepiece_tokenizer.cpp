@@ -113,10 +113,6 @@ class SentencePieceTokenizer : public Tokenizer {
   std::optional<Token> special_id(std::string_view text) const override {
     return controls_.id_of(text);
   }
-  std::optional<SpecialTokens::Match> find_special(std::string_view text,
-                                                   std::size_t from) const override {
-    return controls_.find(text, from);
-  }
   std::optional<Token> bos_id() const override { return begin_; }
   std::string text_of_id(Token id) const override { return has(id) ? pieces_[id].stored : ""; }
 

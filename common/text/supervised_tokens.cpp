@@ -8,21 +8,31 @@ namespace {
 
 constexpr std::size_t kNowhere = std::string_view::npos;
 
-struct Control {  // a special token in a frame
+struct Control {  // a special token
   Span span;
   Token id;
 };
+
+// Of a text that starts at `begin` of the rendering.
+void add_controls(std::string_view text, std::size_t begin, const Tokenizer& tokenizer,
+                  std::vector<Control>& controls) {
+  std::size_t from = 0;
+  for (const Token id : tokenizer.encode_with_special(text)) {
+    const std::string control = tokenizer.text_of_id(id);
+    if (control.empty() || tokenizer.special_id(control) != id) continue;
+    const std::size_t at = text.find(control, from);
+    if (at == kNowhere) continue;
+    from = at + control.size();
+    controls.push_back({{begin + at, begin + from}, id});
+  }
+}
 
 std::vector<Control> controls_of(const PlacedRendering& rendering, const Tokenizer& tokenizer) {
   std::vector<Control> controls;
   std::size_t begin = 0;
   for (std::size_t i = 0; i < rendering.frames.texts.size(); ++i) {
     const std::string_view frame = rendering.frames.texts[i];
-    for (std::size_t at = 0; const auto match = tokenizer.find_special(frame, at);) {
-      const std::size_t from = begin + match->at;
-      controls.push_back({{from, from + match->size}, match->id});
-      at = match->at + match->size;
-    }
+    add_controls(frame, begin, tokenizer, controls);
     begin += frame.size();
     if (i < rendering.spans.size()) begin = rendering.spans[i].end;
   }
@@ -174,6 +184,12 @@ class Writer {
 
 }  // namespace
 
+bool has_controls(std::string_view text, const Tokenizer& tokenizer) {
+  std::vector<Control> controls;
+  add_controls(text, 0, tokenizer, controls);
+  return !controls.empty();
+}
+
 void fail_unproven(std::string_view place) {
   throw ConversationRefused(
       ConversationRefused::Reason::unproven,
@@ -193,7 +209,14 @@ RenderedChat tokenize_rendering(const PlacedRendering& rendering,
     at = control.span.end;
   }
   writer.run(at, rendering.text.size());
-  return writer.take();
+  RenderedChat chat = writer.take();
+  // The ids are those of the whole text but for controls that somebody typed.
+  if (chat.tokens != tokenizer.encode_with_special(rendering.text) &&
+      std::none_of(rendering.spans.begin(), rendering.spans.end(), [&](const Span& span) {
+        return has_controls(rendering.text.substr(span.begin, span.end - span.begin), tokenizer);
+      }))
+    fail_unproven(rendering.place);
+  return chat;
 }
 
 }  // namespace dex

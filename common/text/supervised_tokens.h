@@ -33,6 +33,8 @@ struct PlacedRendering {
 RenderedChat tokenize_rendering(const PlacedRendering& rendering,
                                 std::span<const Message> messages, const Tokenizer& tokenizer);
 
+bool has_controls(std::string_view text, const Tokenizer& tokenizer);  // special tokens
+
 [[noreturn]] void fail_unproven(std::string_view place);
 
 }  // namespace dex

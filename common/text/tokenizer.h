@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "common/base/token.h"
-#include "common/text/special_tokens.h"
 
 namespace dex {
 
@@ -39,10 +38,6 @@ class Tokenizer {
   virtual bool is_special(Token id) const = 0;  // never part of decoded text
   // "</s>", "<|im_end|>", "<think>", ...
   virtual std::optional<Token> special_id(std::string_view text) const = 0;
-  // The first of them in a text, at or after `from`.
-  virtual std::optional<SpecialTokens::Match> find_special(std::string_view, std::size_t) const {
-    return std::nullopt;
-  }
   // what the model wants before a raw prompt
   virtual std::optional<Token> bos_id() const = 0;
   virtual std::string text_of_id(Token id) const = 0;  // the stored piece, for inspection
