@@ -1,0 +1,154 @@
+// Altered templates: each is rendered as Jinja2 renders it, with the answers and nothing else as
+// targets, or refused.
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "common/text/chat_spans.h"
+#include "common/text/chat_template.h"
+#include "common/text/python_process.h"
+#include "tests/support/python.h"
+#include "tests/support/scale.h"
+#include "tests/support/shown_chat.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/tiny_tokenizer.h"
+
+using namespace dex;
+using nlohmann::json;
+
+namespace {
+
+const std::vector<std::string> kTemplates = {
+    "{{ bos_token }}{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + "
+    "'<|im_end|>' + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' "
+    "}}{% endif %}",
+    "{% set loop_messages = messages %}{% for message in loop_messages %}{% set content = "
+    "'<|im_start|>' + message['role'] + '\n\n'+ message['content'] | trim + '</s>' %}{% if "
+    "loop.index0 == 0 %}{% set content = bos_token + content %}{% endif %}{{ content }}{% endfor %}",
+    "{% if messages[0]['role'] == 'system' %}{% set rest = messages[1:] %}{% set system = "
+    "messages[0]['content'] %}{% else %}{% set rest = messages %}{% set system = false %}{% endif "
+    "%}{% for message in rest %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ "
+    "raise_exception('roles') }}{% endif %}{% if loop.index0 == 0 and system != false %}{% set "
+    "content = '<<SYS>>\\n' + system + '\\n<</SYS>>\\n\\n' + message['content'] %}{% else %}{% set "
+    "content = message['content'] %}{% endif %}{% if message['role'] == 'user' %}{{ bos_token + "
+    "'[INST] ' + content.strip() + ' [/INST]' }}{% else %}{{ ' ' + content.strip() + ' ' + "
+    "eos_token }}{% endif %}{% endfor %}",
+    "{%- for message in messages %}\n{%- if message.role == 'assistant' %}\n    {%- set content = "
+    "message.content %}\n    {%- if '</think>' in content %}\n        {%- set content = "
+    "content.split('</think>')[-1].lstrip('\\n') %}\n    {%- endif %}\n    {{- "
+    "'<|im_start|>assistant\\n<think>\\n\\n</think>\\n\\n' + content + '<|im_end|>\\n' }}\n{%- else "
+    "%}\n    {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}\n{%- "
+    "endif %}\n{%- endfor %}"};
+
+const std::vector<std::string> kPieces = {
+    "{{ bos_token }}", "{{ eos_token }}", " | trim", " | upper", "[:4]", ".strip()", "\n", " ",
+    "<|im_end|>", "<|im_start|>", "</s>", "<think>", "{% if loop.last %}", "{% endif %}",
+    "{% else %}", "{{ message['content'] }}", "{{ m['content'] }}", "{{ messages | length }}",
+    "{{ messages[-1]['content'] }}", "{%- ", " -%}", "' + '", "user", "assistant",
+    "{% break %}", "{{ raise_exception('no') }}", "not ", "1", "| replace('a', 'b')", "\xC3\xA9"};
+
+std::string altered(std::string text, std::mt19937& random) {
+  const auto below = [&](std::size_t n) {
+    return std::size_t(std::uniform_int_distribution<std::size_t>(0, n - 1)(random));
+  };
+  for (std::size_t i = 1 + below(3); i > 0; --i) {
+    const std::size_t at = below(text.size() + 1);
+    switch (below(4)) {
+      case 0: text.erase(at, 1 + below(12)); break;
+      case 1: text.insert(at, kPieces[below(kPieces.size())]); break;
+      case 2: text.replace(at, below(8), kPieces[below(kPieces.size())]); break;
+      default: text.insert(at, text.substr(below(text.size() + 1), below(60)));
+    }
+    if (text.empty()) text = " ";
+  }
+  return text;
+}
+
+const std::vector<std::vector<Message>> kTalks = {
+    {{"user", "Alpha one"}, {"assistant", "Beta two."}},
+    {{"system", " Gamma "},
+     {"user", "\nDelta three"},
+     {"assistant", " Epsilon\n"},
+     {"user", "Zeta <|im_end|> eta"},
+     {"assistant", "Theta</s> iota"}}};
+
+// What Jinja2 gives, or nothing where it refuses.
+std::string reference(PythonProcess& python, const std::vector<Message>& talk) {
+  json messages = json::array();
+  for (const Message& message : talk)
+    messages.push_back({{"role", message.role}, {"content", message.content}});
+  const json rows = python.ask({{{"messages", messages}, {"open", false}}});
+  return rows[0].value("text", std::string());
+}
+
+// The answers, each perhaps trimmed, and after each perhaps one control.
+bool is_answers(std::string_view text, const std::vector<Message>& talk) {
+  for (const Message& message : talk) {
+    if (message.role != "assistant") continue;
+    const std::string_view core = stripped(message.content);
+    const std::size_t at = text.find(core);
+    if (at == std::string_view::npos || !is_blank_text(text.substr(0, at))) return false;
+    text.remove_prefix(at + core.size());
+    while (!text.empty() && (text.front() == ' ' || text.front() == '\n')) text.remove_prefix(1);
+    for (const std::string_view control :
+         {"<|im_end|>", "<|im_start|>", "</s>", "<s>", "<think>", "</think>"})
+      if (text.starts_with(control)) {
+        text.remove_prefix(control.size());
+        break;
+      }
+  }
+  return is_blank_text(text);
+}
+
+}  // namespace
+
+TEST_CASE("an altered template is rendered as Jinja2 does, or refused", "[slow]") {
+  const auto python = test::python_with_jinja2();
+  if (!python) return;
+  test::TinyBpe tiny;
+  tiny.controls = {"<|im_start|>", "<|im_end|>", "<s>", "</s>", "<think>", "</think>"};
+  const test::TempDir dir;
+  dir.write("tokenizer.json", test::tiny_bpe_json(tiny).dump());
+  const auto tokenizer = load_tokenizer(dir.path());
+  const json sees = {{"bos_token", "<s>"}, {"eos_token", "</s>"}};
+  int rendered = 0, refused = 0, no_template = 0;
+  for (int seed = 0; seed < test::times(150, 10'000); ++seed) {
+    std::mt19937 random{unsigned(seed)};
+    const std::string text = altered(kTemplates[std::size_t(seed) % kTemplates.size()], random);
+    INFO("seed " << seed << ": " << text);
+    json config = sees;
+    config["chat_template"] = text;
+    dir.write("tokenizer_config.json", config.dump());
+    std::optional<ChatTemplate> chat;
+    try {
+      chat = ChatTemplate::of_model(dir.path(), {.python = *python});
+    } catch (const Error& error) {
+      CHECK(error.code() == ExitCode::usage);
+      ++no_template;
+      continue;
+    }
+    PythonProcess judge(*python, kRenderTemplate, std::chrono::seconds(60));
+    judge.ask({{"template", text},
+               {"sees", sees},
+               {"now", 0},
+               {"memory", std::int64_t{4} << 30},
+               {"seconds", 60}});
+    for (const auto& talk : kTalks) {
+      try {
+        const RenderedChat made = chat->render(talk, *tokenizer, false);
+        CHECK(test::whole_text(made, *tokenizer) == reference(judge, talk));
+        const std::string targets = test::supervised_text(made, *tokenizer);
+        INFO("targets " << targets);
+        CHECK(is_answers(targets, talk));
+        ++rendered;
+      } catch (const ConversationRefused&) {
+        ++refused;
+      }
+    }
+  }
+  // the alterations are such that each way is met
+  CHECK(rendered > 10);
+  CHECK(refused > 10);
+  CHECK(no_template > 10);
+  WARN(rendered << " rendered, " << refused << " refused, " << no_template << " no templates");
+}
