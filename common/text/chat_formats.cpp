@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "common/base/error.h"
 #include "common/text/chat_spans.h"
@@ -39,13 +40,42 @@ struct Format {
   void (*open)(Segments&);
 };
 
+constexpr std::string_view kOpen = "<think>", kClose = "</think>";
+
+// Only an answer that begins with <think>, as the model writes it, has thoughts in its content:
+// elsewhere the string is text that was typed. Null where there are none.
+struct Thoughts {
+  std::string_view before, inside, after;
+};
+std::optional<Thoughts> thoughts_of(std::string_view content) {
+  const std::size_t open = content.find(kOpen), close = content.find(kClose);
+  if (close == std::string_view::npos || open > close || !is_blank_text(content.substr(0, open)))
+    return std::nullopt;
+  const std::size_t from = open + kOpen.size();
+  return Thoughts{content.substr(0, open), content.substr(from, close - from),
+                  content.substr(close + kClose.size())};
+}
+
+// As it stands, for formats that know of no thoughts.
+void add_answer(Segments& out, std::string_view content) {
+  if (const auto thoughts = thoughts_of(content)) {
+    out.push_back({Kind::answer, std::string(thoughts->before)});
+    out.push_back({Kind::tag, std::string(kOpen)});
+    out.push_back({Kind::answer, std::string(thoughts->inside)});
+    out.push_back({Kind::tag, std::string(kClose)});
+    content = thoughts->after;
+  }
+  out.push_back({Kind::answer, std::string(content)});
+}
+
 // --- Llama 2: https://github.com/meta-llama/llama, chat_completion ---
 
 void llama2_start(Segments&, const std::string&, bool) {}
 
 void llama2_turn(Segments& out, const Turn& turn) {
   if (turn.message.role == "assistant") {
-    out.push_back({Kind::answer, fmt::format(" {}", trim(turn.message.content))});
+    out.push_back({Kind::answer, " "});
+    add_answer(out, trim(turn.message.content));
     out.push_back({Kind::text, " "});
     out.push_back({Kind::end, "</s>"});
     return;
@@ -87,7 +117,10 @@ void llama31_start(Segments& out, const std::string& system, bool) {
 void llama3_turn(Segments& out, const Turn& turn) {
   const bool answer = turn.message.role == "assistant";
   llama3_header(out, turn.message.role);
-  out.push_back({answer ? Kind::answer : Kind::text, trim(turn.message.content)});
+  if (answer)
+    add_answer(out, trim(turn.message.content));
+  else
+    out.push_back({Kind::text, trim(turn.message.content)});
   out.push_back({answer ? Kind::end : Kind::control, "<|eot_id|>"});
 }
 
@@ -99,7 +132,10 @@ void chatml_message(Segments& out, const std::string& role, const std::string& c
   const bool answer = role == "assistant";
   out.push_back({Kind::control, "<|im_start|>"});
   out.push_back({Kind::text, role + "\n"});
-  out.push_back({answer ? Kind::answer : Kind::text, content});
+  if (answer)
+    add_answer(out, content);
+  else
+    out.push_back({Kind::text, content});
   out.push_back({answer ? Kind::end : Kind::control, "<|im_end|>"});
   out.push_back({Kind::text, "\n"});
 }
@@ -123,29 +159,16 @@ void chatml_open(Segments& out) {
   out.push_back({Kind::text, "assistant\n"});
 }
 
-struct Thought {
-  std::string_view reasoning, content;
-};
-
-// Only an answer that begins with <think>, as the model writes it, has reasoning in its content:
-// elsewhere the string is text that was typed.
-Thought thought_of(const Message& message) {
-  constexpr std::string_view kOpen = "<think>", kClose = "</think>";
-  const std::string_view content = message.content;
-  if (!message.reasoning.empty()) return {message.reasoning, content};
-  const std::size_t open = content.find(kOpen), close = content.find(kClose);
-  if (close == std::string_view::npos || open > close || !is_blank_text(content.substr(0, open)))
-    return {"", content};
-  std::string_view rest = content.substr(close + kClose.size());
-  while (rest.starts_with('\n')) rest.remove_prefix(1);
-  return {content.substr(open + kOpen.size(), close - open - kOpen.size()), rest};
-}
-
 // Qwen3: the last answer shows its reasoning, or an empty block when it has none; answers before
 // the last question lose theirs.
 void qwen3_turn(Segments& out, const Turn& turn) {
   if (turn.message.role != "assistant") return chatml_turn(out, turn);
-  auto [reasoning, content] = thought_of(turn.message);
+  std::string_view reasoning = turn.message.reasoning, content = turn.message.content;
+  if (const auto thoughts = thoughts_of(content); thoughts && reasoning.empty()) {
+    reasoning = thoughts->inside;
+    content = thoughts->after;
+    while (content.starts_with('\n')) content.remove_prefix(1);
+  }
   chatml_open(out);
   if (turn.after_query && (turn.last || !reasoning.empty())) {
     while (content.starts_with('\n')) content.remove_prefix(1);
@@ -183,7 +206,8 @@ void vicuna_start(Segments& out, const std::string& system, bool has_system) {
 void vicuna_turn(Segments& out, const Turn& turn) {
   if (turn.message.role == "assistant") {
     out.push_back({Kind::text, "ASSISTANT:"});
-    out.push_back({Kind::answer, fmt::format(" {}", turn.message.content)});
+    out.push_back({Kind::answer, " "});
+    add_answer(out, turn.message.content);
     out.push_back({Kind::end, "</s>"});
   } else {
     out.push_back({Kind::text, "USER: " + turn.message.content + " "});
@@ -260,8 +284,8 @@ std::vector<Segment> chat_segments(std::string_view name, std::span<const Messag
   const std::size_t query = last_query(turns);
   for (std::size_t i = 0; i < turns.size(); ++i) {
     const std::size_t from = segments.size();
-    format.turn(segments, {turns[i], has_system ? &system : nullptr, i == 0,
-                           i + 1 == turns.size(), i > query});
+    format.turn(segments, {turns[i], has_system ? &system : nullptr, i == 0, i + 1 == turns.size(),
+                           i > query});
     for (std::size_t s = from; s < segments.size(); ++s) segments[s].target = turns[i].target;
   }
   if (open_answer) format.open(segments);

@@ -13,9 +13,11 @@ struct Segment {
   enum class Kind {
     // joined with the text before it and tokenized with it, as the published templates are
     text,
-    // a run of its own: a prompt ends where it begins, so its first token must begin there, too
+    // joined with the answer before it; but a prompt ends where an answer begins, so its first
+    // token must begin there, too
     answer,
     control,  // one id
+    tag,      // of an answer's thoughts: one id where the tokenizer has it, else text of the answer
     end       // the control that ends an answer
   };
   Kind kind;

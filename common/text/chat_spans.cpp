@@ -80,8 +80,7 @@ class Search {
 
   bool fits(std::string_view form, std::size_t index, std::size_t at) const {
     const std::string_view rest = text_.substr(at);
-    return rest.starts_with(form) &&
-           rest.substr(form.size()).starts_with(frames_.texts[index + 1]);
+    return rest.starts_with(form) && rest.substr(form.size()).starts_with(frames_.texts[index + 1]);
   }
 
   const std::string_view text_;

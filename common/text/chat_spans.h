@@ -29,7 +29,8 @@ struct Span {
 std::optional<std::vector<Span>> place_parts(std::string_view rendering, const Frames& frames,
                                              const std::vector<std::string_view>& parts);
 
-bool is_blank_text(std::string_view text);  // nothing but white space, as Python's str.strip sees it
+bool is_blank_text(
+    std::string_view text);  // nothing but white space, as Python's str.strip sees it
 std::string_view stripped(std::string_view text);
 
 }  // namespace dex

@@ -26,20 +26,22 @@ class Writer {
       : tokenizer_(tokenizer), name_(name) {}
 
   void write(const Segment& segment) {
-    if (segment.kind == Kind::text) {
+    const bool answer = segment.kind == Kind::answer || segment.kind == Kind::tag;
+    const auto tag = segment.kind == Kind::tag ? tokenizer_.special_id(segment.text) : std::nullopt;
+    if (tag) return add_control(*tag, segment.target);
+    if (answer || segment.kind == Kind::text) {
+      if (answer != answer_ || (answer && segment.target != target_)) flush();
+      answer_ = answer;
+      target_ = answer && segment.target;
       waiting_ += segment.text;
       return;
     }
-    flush();
-    if (segment.kind == Kind::answer) return add_text(segment.text, true, segment.target);
     const auto id = tokenizer_.special_id(segment.text);
     require(id.has_value(), ExitCode::usage,
             "the chat template {} needs the token {}, which this tokenizer does not have; name "
             "another with --template",
             name_, segment.text);
-    result_.tokens.push_back(*id);
-    result_.supervised.push_back(segment.kind == Kind::end && segment.target);
-    after_control_ = true;
+    add_control(*id, segment.kind == Kind::end && segment.target);
   }
 
   RenderedChat finish() {
@@ -48,26 +50,30 @@ class Writer {
   }
 
  private:
-  void flush() {
-    if (!waiting_.empty()) add_text(waiting_, false, false);
-    waiting_.clear();
+  void add_control(Token id, bool target) {
+    flush();
+    result_.tokens.push_back(id);
+    result_.supervised.push_back(target);
+    after_control_ = true;
   }
 
-  void add_text(const std::string& text, bool answer, bool supervised) {
+  void flush() {
+    if (waiting_.empty()) return;
     // Answers go on from their header even where a control stands between.
-    const bool whole = after_control_ && !answer;
+    const bool whole = after_control_ && !answer_;
     const std::vector<Token> ids =
-        whole ? tokenizer_.encode(text) : tokenizer_.encode_continuation(text);
+        whole ? tokenizer_.encode(waiting_) : tokenizer_.encode_continuation(waiting_);
     result_.tokens.insert(result_.tokens.end(), ids.begin(), ids.end());
-    result_.supervised.insert(result_.supervised.end(), ids.size(), supervised);
+    result_.supervised.insert(result_.supervised.end(), ids.size(), target_);
     after_control_ = false;
+    waiting_.clear();
   }
 
   const Tokenizer& tokenizer_;
   const std::string& name_;
   RenderedChat result_;
-  std::string waiting_;
-  bool after_control_ = true;
+  std::string waiting_;  // text of one kind
+  bool answer_ = false, target_ = false, after_control_ = true;
 };
 
 json kwargs_of(const std::string& text) {
@@ -78,8 +84,8 @@ json kwargs_of(const std::string& text) {
   } catch (const json::exception& error) {
     fail(ExitCode::usage, "the template's kwargs are no JSON: {}", error.what());
   }
-  require(kwargs.is_object(), ExitCode::usage,
-          "the template's kwargs are {}, wanted a JSON object", kwargs.type_name());
+  require(kwargs.is_object(), ExitCode::usage, "the template's kwargs are {}, wanted a JSON object",
+          kwargs.type_name());
   for (const char* name : {"messages", "add_generation_prompt", "tools", "documents"})
     require(!kwargs.contains(name), ExitCode::usage,
             "the template's kwargs hold \"{}\", which is not theirs to set", name);
@@ -156,8 +162,7 @@ ChatTemplate ChatTemplate::of_model(const std::filesystem::path& model_dir,
   return of_file(std::move(*file), model_dir, options);
 }
 
-ChatTemplate ChatTemplate::chosen(const std::string& choice,
-                                  const std::filesystem::path& model_dir,
+ChatTemplate ChatTemplate::chosen(const std::string& choice, const std::filesystem::path& model_dir,
                                   const TemplateOptions& options) {
   if (choice.empty()) return of_model(model_dir, options);
   const auto known = names();

@@ -70,8 +70,8 @@ class ChatTemplate {
 
   // `open_answer` ends the tokens where the assistant's next answer begins. Built-ins want roles
   // that alternate user/assistant after an optional leading system message; otherwise Error(usage).
-  // ConversationRefused costs this conversation only. Error(temporary) when the process that renders
-  // has died or does not answer.
+  // ConversationRefused costs this conversation only. Error(temporary) when the process that
+  // renders has died or does not answer.
   RenderedChat render(std::span<const Message> messages, const Tokenizer& tokenizer,
                       bool open_answer) const;
 

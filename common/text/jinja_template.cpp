@@ -70,7 +70,8 @@ struct JinjaTemplate::Engine {
     if (!rows.is_array() || rows.size() != requests.size()) fail_nonsense(rows);
     for (const json& row : rows) {
       const bool whole = row.is_object() && row.size() == 1 &&
-                         (row.contains("text") || row.contains("error")) && row.begin()->is_string();
+                         (row.contains("text") || row.contains("error")) &&
+                         row.begin()->is_string();
       if (!whole) fail_nonsense(rows);
     }
     return rows;
@@ -101,10 +102,11 @@ JinjaTemplate::JinjaTemplate(const TemplateFile& file, const TemplateTokens& tok
       reasons += (reasons.empty() ? "" : "; ") + std::string(error.what());
     }
   }
-  require(first != nullptr, ExitCode::usage,
-          "{}: this chat template is not built in, so Python with jinja2 has to render it: {}; name "
-          "one that has it with --python, or a built-in with --template: {}",
-          engine.place, reasons, fmt::join(ChatTemplate::names(), ", "));
+  require(
+      first != nullptr, ExitCode::usage,
+      "{}: this chat template is not built in, so Python with jinja2 has to render it: {}; name "
+      "one that has it with --python, or a built-in with --template: {}",
+      engine.place, reasons, fmt::join(ChatTemplate::names(), ", "));
   const json& answer = engine.first_answer;
   require(!answer.contains("refused"), ExitCode::usage, "{}: not a chat template of Jinja's: {}",
           engine.place, answer.value("refused", std::string()));
@@ -160,7 +162,8 @@ JinjaTemplate::Plan JinjaTemplate::plan(std::span<const Message> messages, bool 
     if (!message.reasoning.empty())
       marked["reasoning_content"] = part(i, ChatPart::Kind::reasoning, message.reasoning);
     const std::size_t open = content.find(kOpen), close = content.find(kClose);
-    // Only an answer that begins with its thoughts has any: elsewhere the tag is text that was typed.
+    // Only an answer that begins with its thoughts has any: elsewhere the tag is text that was
+    // typed.
     if (answer && message.reasoning.empty() && open < close && close != std::string_view::npos &&
         is_blank_text(content.substr(0, open))) {
       const std::size_t from = open + kOpen.size(), after = close + kClose.size();
@@ -224,9 +227,9 @@ std::optional<JinjaTemplate::Proof> JinjaTemplate::prove(std::span<const Message
       json rows = engine_->render(requests);
       if (!rendered) {
         if (rows[0].contains("error"))
-          throw ConversationRefused(ConversationRefused::Reason::by_template,
-                                    fmt::format("{}: {}", engine_->place,
-                                                rows[0]["error"].get<std::string>()));
+          throw ConversationRefused(
+              ConversationRefused::Reason::by_template,
+              fmt::format("{}: {}", engine_->place, rows[0]["error"].get<std::string>()));
         text = std::move(rows[0]["text"].get_ref<std::string&>());
         rendered = true;
       }
@@ -278,10 +281,9 @@ RenderedChat JinjaTemplate::render(std::span<const Message> messages, const Toke
   }
   if (!proof) fail_unproven(engine_->place);
   const auto end = engine_->tokens.find("eos_token");
-  return tokenize_rendering(
-      {text, *proof->frames, proof->spans, proof->parts, answer_header(),
-       end == engine_->tokens.end() ? "" : end->second, engine_->place},
-      messages, tokenizer);
+  return tokenize_rendering({text, *proof->frames, proof->spans, proof->parts, answer_header(),
+                             end == engine_->tokens.end() ? "" : end->second, engine_->place},
+                            messages, tokenizer);
 }
 
 bool JinjaTemplate::shows_reasoning() const {

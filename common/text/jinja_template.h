@@ -38,7 +38,8 @@ class JinjaTemplate {
   Plan plan(std::span<const Message> messages, bool mark_blank) const;
   nlohmann::json request(nlohmann::json messages, bool open) const;
   std::shared_ptr<const Frames> known_frames(const std::string& key) const;
-  std::shared_ptr<const Frames> keep_frames(const std::string& key, const nlohmann::json& row) const;
+  std::shared_ptr<const Frames> keep_frames(const std::string& key,
+                                            const nlohmann::json& row) const;
   std::optional<Proof> prove(std::span<const Message> messages, bool open, std::string& text) const;
   const std::string& answer_header() const;
 

@@ -70,8 +70,7 @@ class Targets {
     const auto next = std::find_if(controls_.begin(), controls_.end(),
                                    [&](const Control& c) { return c.span.begin >= span.end; });
     if (next == controls_.end()) return;
-    const std::string_view gap =
-        rendering_.text.substr(span.end, next->span.begin - span.end);
+    const std::string_view gap = rendering_.text.substr(span.end, next->span.begin - span.end);
     const std::string_view control =
         rendering_.text.substr(next->span.begin, next->span.end - next->span.begin);
     const bool in_frame = answer + 1 == rendering_.spans.size() ||
@@ -138,7 +137,8 @@ class Writer {
     std::vector<Span> inside;
     for (const Span& target : targets_)
       if (target.begin < end && target.end > begin)
-        inside.push_back({std::max(target.begin, begin) - begin, std::min(target.end, end) - begin});
+        inside.push_back(
+            {std::max(target.begin, begin) - begin, std::min(target.end, end) - begin});
     if (inside.empty()) return;
     if (inside.front().begin == 0 && inside.front().end == text.size())
       return std::fill(marks.begin(), marks.end(), 1);
@@ -198,8 +198,8 @@ void fail_unproven(std::string_view place) {
                   place));
 }
 
-RenderedChat tokenize_rendering(const PlacedRendering& rendering,
-                                std::span<const Message> messages, const Tokenizer& tokenizer) {
+RenderedChat tokenize_rendering(const PlacedRendering& rendering, std::span<const Message> messages,
+                                const Tokenizer& tokenizer) {
   const std::vector<Control> controls = controls_of(rendering, tokenizer);
   Writer writer(rendering, tokenizer, Targets(rendering, controls).of(messages));
   std::size_t at = 0;

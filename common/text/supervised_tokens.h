@@ -27,11 +27,11 @@ struct PlacedRendering {
 };
 
 // Special tokens of the frames become ids, what lies between two of them is tokenised in one piece,
-// as transformers does. Targets are the tokens that hold a byte of an answer or of its thoughts, and
-// the special token after it. ConversationRefused where an answer has no place of its own, or its
-// tokens cannot be told from others.
-RenderedChat tokenize_rendering(const PlacedRendering& rendering,
-                                std::span<const Message> messages, const Tokenizer& tokenizer);
+// as transformers does. Targets are the tokens that hold a byte of an answer or of its thoughts,
+// and the special token after it. ConversationRefused where an answer has no place of its own, or
+// its tokens cannot be told from others.
+RenderedChat tokenize_rendering(const PlacedRendering& rendering, std::span<const Message> messages,
+                                const Tokenizer& tokenizer);
 
 bool has_controls(std::string_view text, const Tokenizer& tokenizer);  // special tokens
 

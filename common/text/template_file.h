@@ -21,8 +21,8 @@ TemplateFile read_template(const std::filesystem::path& path);  // of Jinja's
 
 struct TemplateTokens {
   std::map<std::string, std::string> values;  // "bos_token": "<s>", ...
-  // Names that no file of the model speaks of and whose default depends on a tokenizer class that is
-  // not known here.
+  // Names that no file of the model speaks of and whose default depends on a tokenizer class that
+  // is not known here.
   bool knows(const std::string& name) const;
   std::map<std::string, bool> said;  // also those that are null
 };

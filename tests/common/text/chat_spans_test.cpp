@@ -58,7 +58,7 @@ TEST_CASE("a part may be trimmed, of white space or of line feeds, at either end
 
 TEST_CASE("two ways to place a part are no proof") {
   const Frames frames{{"", "", ""}, {0, 1}};
-  CHECK(placed("a b", frames, {"a ", " b"}) == "none");   // whose space is it?
+  CHECK(placed("a b", frames, {"a ", " b"}) == "none");  // whose space is it?
   CHECK(placed("a  b", frames, {"a ", " b"}) == "[a ][ b]");
 }
 

@@ -15,23 +15,21 @@
 #include "tests/support/tiny_tokenizer.h"
 
 using namespace dex;
-using nlohmann::json;
 using Catch::Contains;
+using nlohmann::json;
 
 namespace {
 
 using Messages = std::vector<Message>;
 
-const Messages kTalk = {{"user", "Hi there"},
-                        {"assistant", "Hello."},
-                        {"user", "the end?"},
-                        {"assistant", "Yes"}};
+const Messages kTalk = {
+    {"user", "Hi there"}, {"assistant", "Hello."}, {"user", "the end?"}, {"assistant", "Yes"}};
 
 // A model directory with a template; begin and end tokens are <s> and </s>.
 class TinyModel {
  public:
-  explicit TinyModel(const std::string& jinja, json config = {{"bos_token", "<s>"},
-                                                              {"eos_token", "</s>"}}) {
+  explicit TinyModel(const std::string& jinja,
+                     json config = {{"bos_token", "<s>"}, {"eos_token", "</s>"}}) {
     test::TinyBpe tiny;
     tiny.controls = {"<|im_start|>", "<|im_end|>", "<s>", "</s>", "<think>", "</think>"};
     dir_.write("tokenizer.json", test::tiny_bpe_json(tiny).dump());
@@ -63,7 +61,8 @@ std::string rendered(const std::string& python, const std::string& jinja, const 
 }
 
 const std::string kEach = "{% for m in messages %}", kEnd = "{% endfor %}";
-const std::string kOpen = "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+const std::string kOpen =
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 const std::string kTurn =
     "{{ '<|im_start|>' + m['role'] + '\\n' + m['content'] + '<|im_end|>\\n' }}";
 
@@ -77,7 +76,8 @@ TEST_CASE("a begin token, a system message of its own and separators are rendere
   CHECK(rendered(*python, "{{ bos_token }}" + kEach + kTurn + kEnd + kOpen, {kTalk[0], kTalk[1]}) ==
         "<s><|im_start|>user\nHi there<|im_end|>\n<|im_start|>assistant\n{Hello.<|im_end|>}\n");
   const std::string own =
-      "{% if messages[0]['role'] != 'system' %}<|im_start|>system\nBe kind.<|im_end|>\n{% endif %}" +
+      "{% if messages[0]['role'] != 'system' %}<|im_start|>system\nBe kind.<|im_end|>\n{% endif "
+      "%}" +
       kEach + kTurn + kEnd + kOpen;
   CHECK(rendered(*python, own, {kTalk[0]}, true) ==
         "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHi there<|im_end|>\n<|im_start|>"
@@ -85,14 +85,13 @@ TEST_CASE("a begin token, a system message of its own and separators are rendere
   CHECK(rendered(*python, own, {{"system", ""}, kTalk[0]}, true) ==
         "<|im_start|>system\n<|im_end|>\n<|im_start|>user\nHi there<|im_end|>\n<|im_start|>"
         "assistant\n");
-  const std::string words =
-      "{{ bos_token }}" + kEach +
-      "{% if m.role == 'user' %}{{ 'USER: ' + m.content + '\\n' }}{% else %}{{ 'ASSISTANT: ' + m.content + "
-      "eos_token + '\\n' }}{% endif %}" +
-      kEnd;
+  const std::string words = "{{ bos_token }}" + kEach +
+                            "{% if m.role == 'user' %}{{ 'USER: ' + m.content + '\\n' }}{% else "
+                            "%}{{ 'ASSISTANT: ' + m.content + "
+                            "eos_token + '\\n' }}{% endif %}" +
+                            kEnd;
   // a token that holds the template's space and the answer's first letters is the answer's
-  CHECK(rendered(*python, words,
-                 {kTalk[0], kTalk[1], {"user", "q"}, {"assistant", "the end"}}) ==
+  CHECK(rendered(*python, words, {kTalk[0], kTalk[1], {"user", "q"}, {"assistant", "the end"}}) ==
         "<s>USER: Hi there\nASSISTANT: {Hello.</s>}\nUSER: q\nASSISTANT:{ the end</s>}\n");
 }
 
@@ -111,8 +110,7 @@ TEST_CASE("white space that a template trims, or keeps, is as it says") {
   CHECK(rendered(*python, space, spaced) == "Hi </s>{Hello} {</s>}");
   // an answer that no token ends has none as a target
   CHECK(rendered(*python, kEach + "{{ m.role + ': ' + m.content.strip() + '\\n' }}" + kEnd,
-                 {{"user", "q"}, {"assistant", "the word"}}) ==
-        "user: q\nassistant:{ the word}\n");
+                 {{"user", "q"}, {"assistant", "the word"}}) == "user: q\nassistant:{ the word}\n");
 }
 
 TEST_CASE("thoughts have the place that the template gives them") {
@@ -145,9 +143,10 @@ TEST_CASE("thoughts have the place that the template gives them") {
       "{% if m.role == 'assistant' and '<think>' not in m.content %}<|im_start|>assistant\n"
       "<think>\n\n</think>\n\n{{ m.content }}<|im_end|>\n{% else %}" +
       kTurn + "{% endif %}" + kEnd + kOpen;
-  CHECK(rendered(*python, empty, {{"user", "q"}, {"assistant", "Yes"}}) ==
-        "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n{Yes<|im_end|>"
-        "}\n");
+  CHECK(
+      rendered(*python, empty, {{"user", "q"}, {"assistant", "Yes"}}) ==
+      "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n{Yes<|im_end|>"
+      "}\n");
   for (const auto& [jinja, shows] :
        {std::pair(field, true), std::pair(drops, false), std::pair(empty, false)}) {
     const TinyModel model(jinja);
@@ -194,13 +193,16 @@ TEST_CASE("what a template refuses costs a conversation, with the template's wor
   const auto python = test::python_with_jinja2();
   if (!python) return;
   const std::string jinja =
-      kEach + "{% if m.role == 'system' %}{{ raise_exception('no system here, please') }}{% endif %}" +
+      kEach +
+      "{% if m.role == 'system' %}{{ raise_exception('no system here, please') }}{% endif %}" +
       kTurn + kEnd;
   CHECK_THAT(rendered(*python, jinja, {{"system", "x"}, kTalk[0]}),
              Contains("tokenizer_config.json") && Contains("no system here, please"));
   CHECK_THAT(rendered(*python, jinja, {kTalk[0], kTalk[1]}), Contains("{Hello.<|im_end|>}"));
-  CHECK_THAT(rendered(*python, "{{ messages[7].content }}", {kTalk[0]}), Contains("UndefinedError"));
-  CHECK_THAT(rendered(*python, "{{ ''.__class__.__mro__ }}", {kTalk[0]}), Contains("SecurityError"));
+  CHECK_THAT(rendered(*python, "{{ messages[7].content }}", {kTalk[0]}),
+             Contains("UndefinedError"));
+  CHECK_THAT(rendered(*python, "{{ ''.__class__.__mro__ }}", {kTalk[0]}),
+             Contains("SecurityError"));
   CHECK_THAT(rendered(*python, "{% set n = namespace(_x=1) %}", {kTalk[0]}),
              Contains("SecurityError"));
   CHECK_THAT(rendered(*python, "{{ 'x' * 99999999999 }}", {kTalk[0]}), Contains("Error"));
@@ -272,19 +274,21 @@ TEST_CASE("kwargs may be given to a template that is there already, not to a mer
 
 TEST_CASE("a template without a Python that can render it is refused with the ways on") {
   const TinyModel model("{{ 'none of ours' }}");
-  const auto asks = Contains("tokenizer_config.json") && Contains("--python") &&
-                    Contains("--template") && Contains("chatml");
+  const auto asks = [](const std::string& why) {
+    return Contains("tokenizer_config.json") && Contains("--python") && Contains("--template") &&
+           Contains("chatml") && Contains(why);
+  };
   CHECK_THROWS_WITH(ChatTemplate::of_model(model.path(), {.python = "/no/such/python"}),
-                    asks && Contains("/no/such/python: cannot be run"));
+                    asks("/no/such/python: cannot be run"));
   CHECK_THROWS_WITH(ChatTemplate::of_model(model.path(), {.python = "/bin/true"}),
-                    asks && Contains("/bin/true: ended with code 0"));
+                    asks("/bin/true: ended with code 0"));
   // a Python whose packages are out of sight
   const test::TempDir dir;
   dir.write("bare", "#!/bin/sh\nexec python3 -S \"$@\"\n");
   std::filesystem::permissions(dir.path() / "bare", std::filesystem::perms::owner_all);
   CHECK_THROWS_WITH(
       ChatTemplate::of_model(model.path(), {.python = (dir.path() / "bare").string()}),
-      asks && Contains("jinja2"));
+      asks("jinja2"));
 }
 
 TEST_CASE("a text that is no template is refused with its place and line") {
@@ -360,8 +364,8 @@ TEST_CASE("threads render alike through one template") {
   };
   std::vector<std::string> alone(40), together(40);
   const auto render = [&](int i, std::vector<std::string>& to) {
-    to[std::size_t(i)] = test::shown(chat.render(talk(i), model.tokenizer(), false),
-                                     model.tokenizer());
+    to[std::size_t(i)] =
+        test::shown(chat.render(talk(i), model.tokenizer(), false), model.tokenizer());
   };
   for (int i = 0; i < 40; ++i) render(i, alone);
   std::vector<std::thread> threads;
@@ -386,7 +390,7 @@ TEST_CASE("templates with known marks and another text give the reference's ids"
     for (std::size_t i = 0; i < talks.size(); ++i) {
       Messages messages;
       for (const json& turn : talks[i]["conversations"])
-        messages.push_back({turn["from"] == "human"  ? "user"
+        messages.push_back({turn["from"] == "human" ? "user"
                             : turn["from"] == "gpt" ? "assistant"
                                                     : "system",
                             turn["value"]});

@@ -96,7 +96,8 @@ TEST_CASE("a Python process ends with its parent, even one that is killed") {
              ".new', '" + file + "')\nread()\nsys.stdin.buffer.read(1)\n");
   const int code = test::code_in_child([&] {
     PythonProcess python("python3", waits.c_str(), kLong);
-    while (!std::filesystem::exists(file)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    while (!std::filesystem::exists(file))
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
     kill(getpid(), SIGKILL);
     return 0;
   });

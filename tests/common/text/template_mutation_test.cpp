@@ -24,7 +24,8 @@ const std::vector<std::string> kTemplates = {
     "}}{% endif %}",
     "{% set loop_messages = messages %}{% for message in loop_messages %}{% set content = "
     "'<|im_start|>' + message['role'] + '\n\n'+ message['content'] | trim + '</s>' %}{% if "
-    "loop.index0 == 0 %}{% set content = bos_token + content %}{% endif %}{{ content }}{% endfor %}",
+    "loop.index0 == 0 %}{% set content = bos_token + content %}{% endif %}{{ content }}{% endfor "
+    "%}",
     "{% if messages[0]['role'] == 'system' %}{% set rest = messages[1:] %}{% set system = "
     "messages[0]['content'] %}{% else %}{% set rest = messages %}{% set system = false %}{% endif "
     "%}{% for message in rest %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ "
@@ -36,16 +37,41 @@ const std::vector<std::string> kTemplates = {
     "{%- for message in messages %}\n{%- if message.role == 'assistant' %}\n    {%- set content = "
     "message.content %}\n    {%- if '</think>' in content %}\n        {%- set content = "
     "content.split('</think>')[-1].lstrip('\\n') %}\n    {%- endif %}\n    {{- "
-    "'<|im_start|>assistant\\n<think>\\n\\n</think>\\n\\n' + content + '<|im_end|>\\n' }}\n{%- else "
+    "'<|im_start|>assistant\\n<think>\\n\\n</think>\\n\\n' + content + '<|im_end|>\\n' }}\n{%- "
+    "else "
     "%}\n    {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}\n{%- "
     "endif %}\n{%- endfor %}"};
 
-const std::vector<std::string> kPieces = {
-    "{{ bos_token }}", "{{ eos_token }}", " | trim", " | upper", "[:4]", ".strip()", "\n", " ",
-    "<|im_end|>", "<|im_start|>", "</s>", "<think>", "{% if loop.last %}", "{% endif %}",
-    "{% else %}", "{{ message['content'] }}", "{{ m['content'] }}", "{{ messages | length }}",
-    "{{ messages[-1]['content'] }}", "{%- ", " -%}", "' + '", "user", "assistant",
-    "{% break %}", "{{ raise_exception('no') }}", "not ", "1", "| replace('a', 'b')", "\xC3\xA9"};
+const std::vector<std::string> kPieces = {"{{ bos_token }}",
+                                          "{{ eos_token }}",
+                                          " | trim",
+                                          " | upper",
+                                          "[:4]",
+                                          ".strip()",
+                                          "\n",
+                                          " ",
+                                          "<|im_end|>",
+                                          "<|im_start|>",
+                                          "</s>",
+                                          "<think>",
+                                          "{% if loop.last %}",
+                                          "{% endif %}",
+                                          "{% else %}",
+                                          "{{ message['content'] }}",
+                                          "{{ m['content'] }}",
+                                          "{{ messages | length }}",
+                                          "{{ messages[-1]['content'] }}",
+                                          "{%- ",
+                                          " -%}",
+                                          "' + '",
+                                          "user",
+                                          "assistant",
+                                          "{% break %}",
+                                          "{{ raise_exception('no') }}",
+                                          "not ",
+                                          "1",
+                                          "| replace('a', 'b')",
+                                          "\xC3\xA9"};
 
 std::string altered(std::string text, std::mt19937& random) {
   const auto below = [&](std::size_t n) {
@@ -54,10 +80,17 @@ std::string altered(std::string text, std::mt19937& random) {
   for (std::size_t i = 1 + below(3); i > 0; --i) {
     const std::size_t at = below(text.size() + 1);
     switch (below(4)) {
-      case 0: text.erase(at, 1 + below(12)); break;
-      case 1: text.insert(at, kPieces[below(kPieces.size())]); break;
-      case 2: text.replace(at, below(8), kPieces[below(kPieces.size())]); break;
-      default: text.insert(at, text.substr(below(text.size() + 1), below(60)));
+      case 0:
+        text.erase(at, 1 + below(12));
+        break;
+      case 1:
+        text.insert(at, kPieces[below(kPieces.size())]);
+        break;
+      case 2:
+        text.replace(at, below(8), kPieces[below(kPieces.size())]);
+        break;
+      default:
+        text.insert(at, text.substr(below(text.size() + 1), below(60)));
     }
     if (text.empty()) text = " ";
   }
