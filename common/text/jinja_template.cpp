@@ -248,8 +248,8 @@ const std::string& JinjaTemplate::answer_header() const {
     const std::lock_guard lock(mutex_);
     if (header_) return *header_;
   }
-  const json asked = {{{"role", "user"}, {"content", mark_of(engine_->stem, 0)}}};
-  const json rows = engine_->render({request(asked, true), request(asked, false)});
+  const json asked = json::array({{{"role", "user"}, {"content", mark_of(engine_->stem, 0)}}});
+  const json rows = engine_->render(json::array({request(asked, true), request(asked, false)}));
   std::string header;
   if (rows[0].contains("text") && rows[1].contains("text")) {
     const std::string open = rows[0]["text"], closed = rows[1]["text"];
@@ -281,8 +281,10 @@ RenderedChat JinjaTemplate::render(std::span<const Message> messages, const Toke
   }
   if (!proof) fail_unproven(engine_->place);
   const auto end = engine_->tokens.find("eos_token");
+  const std::string_view end_token =
+      end == engine_->tokens.end() ? std::string_view() : std::string_view(end->second);
   return tokenize_rendering({text, *proof->frames, proof->spans, proof->parts, answer_header(),
-                             end == engine_->tokens.end() ? "" : end->second, engine_->place},
+                             end_token, engine_->place, open_answer},
                             messages, tokenizer);
 }
 
@@ -291,7 +293,7 @@ bool JinjaTemplate::shows_reasoning() const {
                       {{"role", "assistant"},
                        {"reasoning_content", mark_of(engine_->stem, 1)},
                        {"content", mark_of(engine_->stem, 2)}}};
-  const json row = engine_->render({request(asked, false)})[0];
+  const json row = engine_->render(json::array({request(asked, false)}))[0];
   return row.contains("text") && row["text"].get_ref<const std::string&>().find(
                                      mark_of(engine_->stem, 1)) != std::string::npos;
 }

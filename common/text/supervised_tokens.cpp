@@ -55,8 +55,10 @@ class Targets {
     }
     for (std::size_t m = 0; m < messages.size(); ++m) {
       if (messages[m].role != "assistant" || !messages[m].target) continue;
-      if (places[m] != 1) fail_unproven(rendering_.place);
-      add(answers[m]);
+      if (places[m] == 1)
+        add(answers[m]);
+      else if (!rendering_.open)
+        fail_unproven(rendering_.place);
     }
     std::sort(targets_.begin(), targets_.end(),
               [](const Span& a, const Span& b) { return a.begin < b.begin; });
@@ -92,7 +94,9 @@ class Targets {
     const std::string_view before = rendering_.text.substr(frame, begin - frame);
     const std::size_t header =
         rendering_.header.empty() ? kNowhere : before.rfind(rendering_.header);
-    return header == kNowhere ? begin : frame + header + rendering_.header.size();
+    if (header != kNowhere) return frame + header + rendering_.header.size();
+    constexpr std::string_view kTag = "<think>";
+    return before.ends_with(kTag) ? begin - kTag.size() : begin;
   }
 
   const PlacedRendering& rendering_;

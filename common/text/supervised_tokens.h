@@ -24,6 +24,7 @@ struct PlacedRendering {
   std::string_view header;             // the template's before an answer
   std::string_view end_token;          // the model's; "" when it names none
   std::string_view place;              // of the template, for messages
+  bool open = false;                   // a prompt: an answer may have no place
 };
 
 // Special tokens of the frames become ids, what lies between two of them is tokenised in one piece,

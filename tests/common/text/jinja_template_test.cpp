@@ -274,21 +274,18 @@ TEST_CASE("kwargs may be given to a template that is there already, not to a mer
 
 TEST_CASE("a template without a Python that can render it is refused with the ways on") {
   const TinyModel model("{{ 'none of ours' }}");
-  const auto asks = [](const std::string& why) {
-    return Contains("tokenizer_config.json") && Contains("--python") && Contains("--template") &&
-           Contains("chatml") && Contains(why);
+  const auto check_refused = [&](const std::string& python, const std::string& why) {
+    CHECK_THROWS_WITH(ChatTemplate::of_model(model.path(), {.python = python}),
+                      Contains("tokenizer_config.json") && Contains("--python") &&
+                          Contains("--template") && Contains("chatml") && Contains(why));
   };
-  CHECK_THROWS_WITH(ChatTemplate::of_model(model.path(), {.python = "/no/such/python"}),
-                    asks("/no/such/python: cannot be run"));
-  CHECK_THROWS_WITH(ChatTemplate::of_model(model.path(), {.python = "/bin/true"}),
-                    asks("/bin/true: ended with code 0"));
+  check_refused("/no/such/python", "/no/such/python: cannot be run");
+  check_refused("/bin/true", "/bin/true: ended with code 0");
   // a Python whose packages are out of sight
   const test::TempDir dir;
   dir.write("bare", "#!/bin/sh\nexec python3 -S \"$@\"\n");
   std::filesystem::permissions(dir.path() / "bare", std::filesystem::perms::owner_all);
-  CHECK_THROWS_WITH(
-      ChatTemplate::of_model(model.path(), {.python = (dir.path() / "bare").string()}),
-      asks("jinja2"));
+  check_refused((dir.path() / "bare").string(), "jinja2");
 }
 
 TEST_CASE("a text that is no template is refused with its place and line") {
