@@ -102,7 +102,7 @@ def alike(made, want, messages, reference):
     tags = [str(token) for token in reference.added_tokens_decoder.values()]
     if not any(tag in message["content"] for tag in tags for message in messages):
         return False
-    return reference.decode(made) == reference.decode(want)
+    return reference.decode(made).replace(" ", "") == reference.decode(want).replace(" ", "")
 
 
 def rendered(program, arguments, lines):

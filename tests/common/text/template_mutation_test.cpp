@@ -42,58 +42,96 @@ const std::vector<std::string> kTemplates = {
     "%}\n    {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}\n{%- "
     "endif %}\n{%- endfor %}"};
 
+// Whole pieces, put between others.
 const std::vector<std::string> kPieces = {"{{ bos_token }}",
                                           "{{ eos_token }}",
-                                          " | trim",
-                                          " | upper",
-                                          "[:4]",
-                                          ".strip()",
                                           "\n",
                                           " ",
                                           "<|im_end|>",
                                           "<|im_start|>",
                                           "</s>",
                                           "<think>",
-                                          "{% if loop.last %}",
-                                          "{% endif %}",
-                                          "{% else %}",
-                                          "{{ message['content'] }}",
-                                          "{{ m['content'] }}",
+                                          "word",
+                                          "\xC3\xA9",
                                           "{{ messages | length }}",
                                           "{{ messages[-1]['content'] }}",
-                                          "{%- ",
-                                          " -%}",
-                                          "' + '",
-                                          "user",
-                                          "assistant",
+                                          "{{ messages[0].content | trim }}",
                                           "{% break %}",
                                           "{{ raise_exception('no') }}",
-                                          "not ",
-                                          "1",
-                                          "| replace('a', 'b')",
-                                          "\xC3\xA9"};
+                                          "{{ loop.index }}",
+                                          "{%- if loop.last %}</s>{% endif %}",
+                                          "{% if loop.first -%} x {%- endif %}"};
+// What takes the place of a message's content.
+const std::vector<std::string> kContents = {"(# | trim)",
+                                            "(# | upper)",
+                                            "#[:4]",
+                                            "(# + #)",
+                                            "#.strip('\\n')",
+                                            "(# | replace('a', 'b'))",
+                                            "#.split(' ')[0]",
+                                            "('' + #)",
+                                            "(#.lstrip() + '\\n')",
+                                            "(' ' + #.rstrip())",
+                                            "'none'",
+                                            "(# if loop.last else '')",
+                                            "(# if '<' not in # else 'typed')",
+                                            "(# | tojson)",
+                                            "(#)"};
 
-std::string altered(std::string text, std::mt19937& random) {
-  const auto below = [&](std::size_t n) {
-    return std::size_t(std::uniform_int_distribution<std::size_t>(0, n - 1)(random));
-  };
-  for (std::size_t i = 1 + below(3); i > 0; --i) {
-    const std::size_t at = below(text.size() + 1);
-    switch (below(4)) {
-      case 0:
-        text.erase(at, 1 + below(12));
-        break;
-      case 1:
-        text.insert(at, kPieces[below(kPieces.size())]);
-        break;
-      case 2:
-        text.replace(at, below(8), kPieces[below(kPieces.size())]);
-        break;
-      default:
-        text.insert(at, text.substr(below(text.size() + 1), below(60)));
+using Random = std::mt19937;
+
+std::size_t below(std::size_t n, Random& random) {
+  return std::uniform_int_distribution<std::size_t>(0, n - 1)(random);
+}
+
+// One of the places where `mark` begins in a text, or nowhere.
+std::size_t some(const std::string& text, const std::string& mark, Random& random) {
+  std::vector<std::size_t> places;
+  for (std::size_t at = 0; (at = text.find(mark, at)) != std::string::npos; ++at)
+    places.push_back(at);
+  return places.empty() ? std::string::npos : places[below(places.size(), random)];
+}
+
+void alter_once(std::string& text, Random& random) {
+  const std::string content =
+      text.find("m['content']") != std::string::npos ? "m['content']" : "message['content']";
+  std::size_t at = std::string::npos;
+  switch (below(5, random)) {
+    case 0:  // a piece before a tag or behind one
+      at = some(text, below(2, random) ? "{%" : "{{", random);
+      if (at != std::string::npos) text.insert(at, kPieces[below(kPieces.size(), random)]);
+      break;
+    case 1:
+      at = some(text, below(2, random) ? "%}" : "}}", random);
+      if (at != std::string::npos) text.insert(at + 2, kPieces[below(kPieces.size(), random)]);
+      break;
+    case 2: {  // another content
+      at = some(text, content, random);
+      if (at == std::string::npos) break;
+      std::string other;
+      for (const char c : kContents[below(kContents.size(), random)])
+        other += c == '#' ? content : std::string(1, c);
+      text.replace(at, content.size(), other);
+      break;
     }
-    if (text.empty()) text = " ";
+    case 3: {  // another literal
+      at = some(text, "'", random);
+      if (at != std::string::npos && at + 3 < text.size() && text[at + 2] != '\'')
+        text[at + 1 + below(2, random)] = "x \n<|>"[below(6, random)];
+      break;
+    }
+    default:  // anything
+      at = below(text.size(), random);
+      if (below(2, random))
+        text.erase(at, 1 + below(6, random));
+      else
+        text.insert(at, text.substr(below(text.size(), random), below(40, random)));
   }
+  if (text.empty()) text = " ";
+}
+
+std::string altered(std::string text, Random& random) {
+  for (std::size_t i = 1 + below(2, random); i > 0; --i) alter_once(text, random);
   return text;
 }
 
@@ -146,7 +184,7 @@ TEST_CASE("an altered template is rendered as Jinja2 does, or refused", "[slow]"
   const json sees = {{"bos_token", "<s>"}, {"eos_token", "</s>"}};
   int rendered = 0, refused = 0, no_template = 0;
   for (int seed = 0; seed < test::times(150, 10'000); ++seed) {
-    std::mt19937 random{unsigned(seed)};
+    Random random{unsigned(seed)};
     const std::string text = altered(kTemplates[std::size_t(seed) % kTemplates.size()], random);
     INFO("seed " << seed << ": " << text);
     json config = sees;
