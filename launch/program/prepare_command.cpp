@@ -14,7 +14,7 @@
 #include "common/text/tokenizer.h"
 #include "data/prepare.h"
 #include "data/questions.h"
-#include "launch/program/session_options.h"
+#include "launch/program/template_options.h"
 
 namespace dex {
 namespace {

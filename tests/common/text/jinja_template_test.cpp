@@ -379,8 +379,8 @@ TEST_CASE("templates with known marks and another text give the reference's ids"
   const auto cases = test::shared("cases/new");
   if (!python || !cases) return;
   const json talks = json::parse(read_file(*cases / "chats.json"));
-  for (const auto& [name, wanted] :
-       json::parse(read_file(*cases / "N-C-expected-ids.json")).items()) {
+  const json expected = json::parse(read_file(*cases / "N-C-expected-ids.json"));
+  for (const auto& [name, wanted] : expected.items()) {
     INFO(name);
     const auto tokenizer = load_tokenizer(*cases / name);
     const auto chat = ChatTemplate::of_model(*cases / name, {.python = *python});

@@ -143,13 +143,38 @@ const std::vector<std::vector<Message>> kTalks = {
      {"user", "Zeta <|im_end|> eta"},
      {"assistant", "Theta</s> iota"}}};
 
-// What Jinja2 gives, or nothing where it refuses.
-std::string reference(PythonProcess& python, const std::vector<Message>& talk) {
+// Jinja2 by itself: a template and messages to a text, or nothing where it refuses.
+constexpr const char* kJudge = R"(
+import json, os, sys
+import jinja2, jinja2.ext, jinja2.sandbox
+answers = os.fdopen(os.dup(1), 'wb')
+def raise_exception(message):
+    raise jinja2.exceptions.TemplateError(message)
+made = jinja2.sandbox.ImmutableSandboxedEnvironment(
+    trim_blocks=True, lstrip_blocks=True, extensions=[jinja2.ext.loopcontrols])
+made.filters['tojson'] = lambda x: json.dumps(x, ensure_ascii=False)
+made.globals['raise_exception'] = raise_exception
+while True:
+    size = int.from_bytes(sys.stdin.buffer.read(8), 'little')
+    if size == 0:
+        break
+    asked = json.loads(sys.stdin.buffer.read(size))
+    try:
+        template = made.from_string(asked.pop('template'))
+        text = template.render(add_generation_prompt=False, bos_token='<s>', eos_token='</s>', **asked)
+    except Exception:
+        text = ''
+    body = json.dumps(text).encode()
+    answers.write(len(body).to_bytes(8, 'little') + body)
+    answers.flush()
+)";
+
+std::string reference(PythonProcess& judge, const std::string& text,
+                      const std::vector<Message>& talk) {
   json messages = json::array();
   for (const Message& message : talk)
     messages.push_back({{"role", message.role}, {"content", message.content}});
-  const json rows = python.ask({{{"messages", messages}, {"open", false}}});
-  return rows[0].value("text", std::string());
+  return judge.ask({{"template", text}, {"messages", messages}});
 }
 
 // The answers, each perhaps trimmed, and after each perhaps one control.
@@ -182,8 +207,9 @@ TEST_CASE("an altered template is rendered as Jinja2 does, or refused", "[slow]"
   dir.write("tokenizer.json", test::tiny_bpe_json(tiny).dump());
   const auto tokenizer = load_tokenizer(dir.path());
   const json sees = {{"bos_token", "<s>"}, {"eos_token", "</s>"}};
+  PythonProcess judge(*python, kJudge, std::chrono::seconds(60));
   int rendered = 0, refused = 0, no_template = 0;
-  for (int seed = 0; seed < test::times(150, 10'000); ++seed) {
+  for (int seed = 0; seed < test::times(100, 10'000); ++seed) {
     Random random{unsigned(seed)};
     const std::string text = altered(kTemplates[std::size_t(seed) % kTemplates.size()], random);
     INFO("seed " << seed << ": " << text);
@@ -198,16 +224,10 @@ TEST_CASE("an altered template is rendered as Jinja2 does, or refused", "[slow]"
       ++no_template;
       continue;
     }
-    PythonProcess judge(*python, kRenderTemplate, std::chrono::seconds(60));
-    judge.ask({{"template", text},
-               {"sees", sees},
-               {"now", 0},
-               {"memory", std::int64_t{4} << 30},
-               {"seconds", 60}});
     for (const auto& talk : kTalks) {
       try {
         const RenderedChat made = chat->render(talk, *tokenizer, false);
-        CHECK(test::whole_text(made, *tokenizer) == reference(judge, talk));
+        CHECK(test::whole_text(made, *tokenizer) == reference(judge, text, talk));
         const std::string targets = test::supervised_text(made, *tokenizer);
         INFO("targets " << targets);
         CHECK(is_answers(targets, talk));
