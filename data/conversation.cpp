@@ -56,10 +56,16 @@ bool is_blank(std::string_view text) {
 }
 
 const char* name_of(Skip reason) {
-  constexpr const char* names[] = {"none",       "malformed",     "no_turns",  "unknown_role",
-                                   "role_order", "no_answer",     "no_target", "duplicate",
-                                   "unanswered", "nothing_to_ask"};
+  constexpr const char* names[] = {"none",         "malformed",        "no_turns",
+                                   "unknown_role", "role_order",       "no_answer",
+                                   "no_target",    "template_refused", "unproven_targets",
+                                   "duplicate",    "unanswered",       "nothing_to_ask"};
   return names[std::size_t(reason)];
+}
+
+Skip skip_of(const ConversationRefused& refused) {
+  return refused.reason() == ConversationRefused::Reason::unproven ? Skip::unproven_targets
+                                                                   : Skip::template_refused;
 }
 
 const char* name_of(Repair repair) {

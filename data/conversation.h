@@ -41,7 +41,9 @@ enum class Skip : std::uint8_t {
   unknown_role,
   role_order,
   no_answer,
-  no_target,  // no answer token within the length limit
+  no_target,         // no answer token within the length limit
+  template_refused,  // the chat template raised an error
+  unproven_targets,  // which tokens are answers could not be shown
   duplicate,  // the same tokens as an earlier sample, or the same question as an earlier record
   // Where a model answers the questions again:
   unanswered,      // it has given no answer to the first one
@@ -49,6 +51,7 @@ enum class Skip : std::uint8_t {
   count
 };
 const char* name_of(Skip reason);  // "no_turns"
+Skip skip_of(const ConversationRefused& refused);
 
 enum class Repair : std::uint8_t {
   share_notice,

@@ -54,10 +54,14 @@ Outcome sample_of(const RawRecord& record, const PrepareOptions& options, const 
   const Conversation conversation = parse_record(record, options.data);
   Outcome outcome{record.number, conversation.id, usable_messages(conversation), {}, {}};
   if (outcome.usable.skip != Skip::none) return outcome;
-  if (options.answers.empty())
-    outcome.sample = render_sample(outcome.usable.messages, options.max_len, render);
-  else
-    regenerate(outcome, answers, options.max_len, render);
+  try {
+    if (options.answers.empty())
+      outcome.sample = render_sample(outcome.usable.messages, options.max_len, render);
+    else
+      regenerate(outcome, answers, options.max_len, render);
+  } catch (const ConversationRefused& refused) {
+    outcome.usable.skip = skip_of(refused);
+  }
   outcome.usable.messages.clear();
   if (outcome.usable.skip == Skip::none && !has_target(outcome.sample))
     outcome.usable.skip = Skip::no_target;

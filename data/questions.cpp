@@ -42,7 +42,13 @@ class Asker {
     if (usable.skip != Skip::none) return {usable.skip, "", "", {}};
     const Dialogue dialogue = replay(usable.messages, answers_);
     Outcome outcome{Skip::none, "", "", dialogue.rows};
-    const std::size_t room = dialogue.end == Dialogue::End::no_row ? room_after(dialogue) : 0;
+    std::size_t room = 0;
+    try {
+      if (dialogue.end == Dialogue::End::no_row) room = room_after(dialogue);
+    } catch (const ConversationRefused& refused) {
+      outcome.skip = skip_of(refused);
+      return outcome;
+    }
     if (dialogue.end == Dialogue::End::no_answer && dialogue.answered == 0)
       outcome.skip = Skip::unanswered;
     else if (room == 0)

@@ -56,7 +56,7 @@ Session::Session(const SessionOptions& options, const std::function<void(const D
   if (!options.adapters.empty()) file.emplace(read_adapter_file(options.adapters));
   const DepthSet depths = chosen_depths(options, config.num_layers, file);
   if (check) check(depths);
-  if (!options.chat_template.empty()) ChatTemplate::named(options.chat_template);
+  if (!options.chat_template.empty()) chat_template();
   model_ = std::make_unique<Model>(Model::load(options.model, depths, dtype));
   if (!file) return;
   file->require_model(model_->fingerprint);
@@ -85,10 +85,19 @@ std::vector<Token> Session::prompt_ids(const std::string& text, bool parse_speci
   return ids;
 }
 
-std::vector<Token> Session::chat_ids(std::span<const Message> messages) const {
-  const auto chat = options_.chat_template.empty() ? ChatTemplate::of_model(options_.model)
-                                                   : ChatTemplate::named(options_.chat_template);
-  return chat.render(messages, tokenizer(), /*open_answer=*/true).tokens;
+std::vector<Token> Session::chat_ids(std::span<const Message> messages,
+                                     const std::string& kwargs) const {
+  const auto ids = [&](const ChatTemplate& chat) {
+    return chat.render(messages, tokenizer(), /*open_answer=*/true).tokens;
+  };
+  return kwargs.empty() ? ids(chat_template()) : ids(chat_template().with_kwargs(kwargs));
+}
+
+const ChatTemplate& Session::chat_template() const {
+  if (!chat_template_)
+    chat_template_ =
+        ChatTemplate::chosen(options_.chat_template, options_.model, options_.rendering);
+  return *chat_template_;
 }
 
 }  // namespace dex

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ namespace dex {
 struct SessionOptions {
   std::filesystem::path model, adapters;
   std::string depths, chat_template, dtype = "f32";
+  TemplateOptions rendering;
   int threads = 0;  // in all; 0: one per core
 };
 
@@ -34,12 +36,17 @@ class Session {
   // Ids of a raw prompt (with the token the model's files put before a text) or of a conversation
   // to be answered.
   std::vector<Token> prompt_ids(const std::string& text, bool parse_special) const;
-  std::vector<Token> chat_ids(std::span<const Message> messages) const;
+  // `kwargs`: a JSON object that the template sees, over those of the options.
+  std::vector<Token> chat_ids(std::span<const Message> messages,
+                              const std::string& kwargs = "") const;
+  // The model's or the one that was asked for; from one thread at a time.
+  const ChatTemplate& chat_template() const;
   const Tokenizer& tokenizer() const;  // Error(usage) when the model has none
 
  private:
   SessionOptions options_;
   int threads_;
+  mutable std::optional<ChatTemplate> chat_template_;
   std::unique_ptr<Model> model_;
   Adapters adapters_;
 };

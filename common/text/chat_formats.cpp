@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "common/base/error.h"
+#include "common/text/chat_spans.h"
 #include "common/text/utf8.h"
 
 namespace dex {
@@ -17,29 +19,12 @@ using Kind = Segment::Kind;
 // some formats.
 struct Turn {
   const Message& message;
-  const std::string& system;  // of the leading system message; empty when there is none
+  const std::string* system;  // of the leading system message; null when there is none
   bool first, last;           // first and last turn after the system message
+  bool after_query;           // no user has asked since
 };
 
-// What the str.strip() of the published templates takes off.
-bool is_space(char32_t code) {
-  return (code >= 0x09 && code <= 0x0D) || (code >= 0x1C && code <= 0x20) || code == 0x85 ||
-         code == 0xA0 || code == 0x1680 || (code >= 0x2000 && code <= 0x200A) || code == 0x2028 ||
-         code == 0x2029 || code == 0x202F || code == 0x205F || code == 0x3000;
-}
-
-std::string trim(std::string_view text) {
-  std::size_t begin = text.size(), end = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const CodePoint code = first_code_point(text.substr(at));
-    if (!is_space(code.value)) {
-      begin = std::min(begin, at);
-      end = at + code.size;
-    }
-    at += code.size;
-  }
-  return begin < end ? std::string(text.substr(begin, end - begin)) : "";
-}
+std::string trim(std::string_view text) { return std::string(stripped(text)); }
 
 std::string trim_newlines(std::string_view text) {
   while (text.starts_with('\n')) text.remove_prefix(1);
@@ -49,10 +34,39 @@ std::string trim_newlines(std::string_view text) {
 
 struct Format {
   const char* name;
+  bool shows_reasoning;
   void (*start)(Segments&, const std::string& system, bool has_system);
   void (*turn)(Segments&, const Turn&);
   void (*open)(Segments&);
 };
+
+constexpr std::string_view kOpen = "<think>", kClose = "</think>";
+
+// Only an answer that begins with <think>, as the model writes it, has thoughts in its content:
+// elsewhere the string is text that was typed. Null where there are none.
+struct Thoughts {
+  std::string_view before, inside, after;
+};
+std::optional<Thoughts> thoughts_of(std::string_view content) {
+  const std::size_t open = content.find(kOpen), close = content.find(kClose);
+  if (close == std::string_view::npos || open > close || !is_blank_text(content.substr(0, open)))
+    return std::nullopt;
+  const std::size_t from = open + kOpen.size();
+  return Thoughts{content.substr(0, open), content.substr(from, close - from),
+                  content.substr(close + kClose.size())};
+}
+
+// As it stands, for formats that know of no thoughts.
+void add_answer(Segments& out, std::string_view content) {
+  if (const auto thoughts = thoughts_of(content)) {
+    out.push_back({Kind::answer, std::string(thoughts->before)});
+    out.push_back({Kind::tag, std::string(kOpen)});
+    out.push_back({Kind::answer, std::string(thoughts->inside)});
+    out.push_back({Kind::tag, std::string(kClose)});
+    content = thoughts->after;
+  }
+  out.push_back({Kind::answer, std::string(content)});
+}
 
 // --- Llama 2: https://github.com/meta-llama/llama, chat_completion ---
 
@@ -60,14 +74,16 @@ void llama2_start(Segments&, const std::string&, bool) {}
 
 void llama2_turn(Segments& out, const Turn& turn) {
   if (turn.message.role == "assistant") {
-    out.push_back({Kind::answer, fmt::format(" {}", trim(turn.message.content))});
-    out.push_back({Kind::text, " "});
+    const std::string answer = trim(turn.message.content);
+    out.push_back({Kind::answer, " "});
+    add_answer(out, answer);
+    // nothing between two spaces: one piece of SentencePiece's
+    out.push_back({answer.empty() ? Kind::answer : Kind::text, " "});
     out.push_back({Kind::end, "</s>"});
     return;
   }
-  const std::string system = turn.first && !turn.system.empty()
-                                 ? fmt::format("<<SYS>>\n{}\n<</SYS>>\n\n", turn.system)
-                                 : "";
+  const std::string system =
+      turn.first && turn.system ? fmt::format("<<SYS>>\n{}\n<</SYS>>\n\n", *turn.system) : "";
   out.push_back({Kind::control, "<s>"});
   out.push_back(
       {Kind::text, fmt::format("[INST] {} [/INST]", trim(system + turn.message.content))});
@@ -103,7 +119,10 @@ void llama31_start(Segments& out, const std::string& system, bool) {
 void llama3_turn(Segments& out, const Turn& turn) {
   const bool answer = turn.message.role == "assistant";
   llama3_header(out, turn.message.role);
-  out.push_back({answer ? Kind::answer : Kind::text, trim(turn.message.content)});
+  if (answer)
+    add_answer(out, trim(turn.message.content));
+  else
+    out.push_back({Kind::text, trim(turn.message.content)});
   out.push_back({answer ? Kind::end : Kind::control, "<|eot_id|>"});
 }
 
@@ -115,7 +134,10 @@ void chatml_message(Segments& out, const std::string& role, const std::string& c
   const bool answer = role == "assistant";
   out.push_back({Kind::control, "<|im_start|>"});
   out.push_back({Kind::text, role + "\n"});
-  out.push_back({answer ? Kind::answer : Kind::text, content});
+  if (answer)
+    add_answer(out, content);
+  else
+    out.push_back({Kind::text, content});
   out.push_back({answer ? Kind::end : Kind::control, "<|im_end|>"});
   out.push_back({Kind::text, "\n"});
 }
@@ -139,23 +161,19 @@ void chatml_open(Segments& out) {
   out.push_back({Kind::text, "assistant\n"});
 }
 
-// Qwen3: the last answer shows its reasoning, or an empty block when it has none; earlier answers
-// lose theirs. Only an answer that begins with <think>, as the model writes it, has reasoning:
-// elsewhere the string is text that was typed.
+// Qwen3: the last answer shows its reasoning, or an empty block when it has none; answers before
+// the last question lose theirs.
 void qwen3_turn(Segments& out, const Turn& turn) {
   if (turn.message.role != "assistant") return chatml_turn(out, turn);
-  std::string_view content = turn.message.content, reasoning;
-  constexpr std::string_view kOpen = "<think>", kClose = "</think>";
-  const std::size_t close =
-      content.starts_with(kOpen) ? content.find(kClose) : std::string_view::npos;
-  if (close != std::string_view::npos) {
-    reasoning = content.substr(kOpen.size(), close - kOpen.size());
-    content.remove_prefix(close + kClose.size());
-  }
-  if (close != std::string_view::npos || turn.last)
+  std::string_view reasoning = turn.message.reasoning, content = turn.message.content;
+  if (const auto thoughts = thoughts_of(content); thoughts && reasoning.empty()) {
+    reasoning = thoughts->inside;
+    content = thoughts->after;
     while (content.starts_with('\n')) content.remove_prefix(1);
+  }
   chatml_open(out);
-  if (turn.last) {
+  if (turn.after_query && (turn.last || !reasoning.empty())) {
+    while (content.starts_with('\n')) content.remove_prefix(1);
     const bool thought = !trim_newlines(reasoning).empty();
     out.push_back({thought ? Kind::end : Kind::control, "<think>"});
     out.push_back(
@@ -190,7 +208,8 @@ void vicuna_start(Segments& out, const std::string& system, bool has_system) {
 void vicuna_turn(Segments& out, const Turn& turn) {
   if (turn.message.role == "assistant") {
     out.push_back({Kind::text, "ASSISTANT:"});
-    out.push_back({Kind::answer, fmt::format(" {}", turn.message.content)});
+    out.push_back({Kind::answer, " "});
+    add_answer(out, turn.message.content);
     out.push_back({Kind::end, "</s>"});
   } else {
     out.push_back({Kind::text, "USER: " + turn.message.content + " "});
@@ -200,14 +219,14 @@ void vicuna_turn(Segments& out, const Turn& turn) {
 void vicuna_open(Segments& out) { out.push_back({Kind::text, "ASSISTANT:"}); }
 
 constexpr Format kFormats[] = {
-    {"llama2", llama2_start, llama2_turn, llama2_open},
-    {"llama3", llama3_start, llama3_turn, llama3_open},
-    {"llama3.1", llama31_start, llama3_turn, llama3_open},
-    {"chatml", chatml_start, chatml_turn, chatml_open},
-    {"qwen3", chatml_start, qwen3_turn, chatml_open},
-    {"qwen3-thinking", chatml_start, qwen3_turn, qwen3_thinking_open},
-    {"smollm2", smollm2_start, chatml_turn, chatml_open},
-    {"vicuna", vicuna_start, vicuna_turn, vicuna_open},
+    {"llama2", false, llama2_start, llama2_turn, llama2_open},
+    {"llama3", false, llama3_start, llama3_turn, llama3_open},
+    {"llama3.1", false, llama31_start, llama3_turn, llama3_open},
+    {"chatml", false, chatml_start, chatml_turn, chatml_open},
+    {"qwen3", true, chatml_start, qwen3_turn, chatml_open},
+    {"qwen3-thinking", true, chatml_start, qwen3_turn, qwen3_thinking_open},
+    {"smollm2", false, smollm2_start, chatml_turn, chatml_open},
+    {"vicuna", false, vicuna_start, vicuna_turn, vicuna_open},
 };
 
 void require_order(std::span<const Message> turns, bool open_answer) {
@@ -220,9 +239,19 @@ void require_order(std::span<const Message> turns, bool open_answer) {
             "assistant take turns",
             i + 1, turns[i].role, wanted);
     require_utf8(turns[i].content, "a message");
+    require_utf8(turns[i].reasoning, "a message's reasoning");
   }
   require(!open_answer || turns.size() % 2 == 1, ExitCode::usage,
           "the last message is the assistant's; wanted a user message to answer");
+}
+
+// What a tool answered is no question. Without any question: the last turn.
+std::size_t last_query(std::span<const Message> turns) {
+  for (std::size_t i = turns.size(); i-- > 0;)
+    if (turns[i].role == "user" && !(turns[i].content.starts_with("<tool_response>") &&
+                                     turns[i].content.ends_with("</tool_response>")))
+      return i;
+  return turns.size();
 }
 
 const Format& format_named(std::string_view name) {
@@ -240,6 +269,10 @@ std::vector<std::string> chat_format_names() {
   return names;
 }
 
+bool chat_format_shows_reasoning(std::string_view name) {
+  return format_named(name).shows_reasoning;
+}
+
 std::vector<Segment> chat_segments(std::string_view name, std::span<const Message> messages,
                                    bool open_answer) {
   const bool has_system = !messages.empty() && messages.front().role == "system";
@@ -250,8 +283,13 @@ std::vector<Segment> chat_segments(std::string_view name, std::span<const Messag
   const Format& format = format_named(name);
   Segments segments;
   format.start(segments, system, has_system);
-  for (std::size_t i = 0; i < turns.size(); ++i)
-    format.turn(segments, {turns[i], system, i == 0, i + 1 == turns.size()});
+  const std::size_t query = last_query(turns);
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    const std::size_t from = segments.size();
+    format.turn(segments, {turns[i], has_system ? &system : nullptr, i == 0, i + 1 == turns.size(),
+                           i > query});
+    for (std::size_t s = from; s < segments.size(); ++s) segments[s].target = turns[i].target;
+  }
   if (open_answer) format.open(segments);
   return segments;
 }

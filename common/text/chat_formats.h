@@ -13,16 +13,20 @@ struct Segment {
   enum class Kind {
     // joined with the text before it and tokenized with it, as the published templates are
     text,
-    // a run of its own: a prompt ends where it begins, so its first token must begin there, too
+    // joined with the answer before it; but a prompt ends where an answer begins, so its first
+    // token must begin there, too
     answer,
     control,  // one id
+    tag,      // of an answer's thoughts: one id where the tokenizer has it, else text of the answer
     end       // the control that ends an answer
   };
   Kind kind;
   std::string text;
+  bool target = true;  // false: an answer or an end that is context only
 };
 
 std::vector<std::string> chat_format_names();
+bool chat_format_shows_reasoning(std::string_view name);
 
 // Checks roles and UTF-8 (Error(usage)). `name` is one of the names above.
 std::vector<Segment> chat_segments(std::string_view name, std::span<const Message> messages,

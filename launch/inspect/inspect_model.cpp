@@ -196,7 +196,11 @@ std::unique_ptr<Tokenizer> report_tokenizer(const fs::path& dir, std::int64_t vo
 
 void report_template(const fs::path& dir, Report& report) {
   try {
-    report.row("chat template", "template", ChatTemplate::of_model(dir).name());
+    const ChatTemplate chat = ChatTemplate::of_model(dir);
+    report.row("chat template", "template", chat.name(),
+               fmt::format("{}, digest {}",
+                           chat.is_built_in() ? chat.name() : "rendered by Python: " + chat.name(),
+                           chat.digest()));
   } catch (const Error& error) {
     report.row("chat template", "template", nullptr, fmt::format("not known: {}", error.what()));
   }

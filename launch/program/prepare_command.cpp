@@ -14,6 +14,7 @@
 #include "common/text/tokenizer.h"
 #include "data/prepare.h"
 #include "data/questions.h"
+#include "launch/program/template_options.h"
 
 namespace dex {
 namespace {
@@ -21,7 +22,8 @@ namespace {
 struct Flags {
   PrepareOptions options;
   QuestionOptions questions;
-  std::string model, template_name;
+  std::string model, template_choice;
+  TemplateOptions rendering;
   std::uint64_t limit = 0;
 };
 
@@ -81,8 +83,7 @@ int run(const Flags& flags) {
           "{} of --out and --write-prompts are given, wanted one",
           options.out.empty() ? "none" : "both");
   const auto tokenizer = load_tokenizer(flags.model);
-  const auto chat = flags.template_name.empty() ? ChatTemplate::of_model(flags.model)
-                                                : ChatTemplate::named(flags.template_name);
+  const auto chat = ChatTemplate::chosen(flags.template_choice, flags.model, flags.rendering);
   const Renderer renderer{
       [&](std::span<const Message> messages) { return chat.render(messages, *tokenizer, false); },
       std::filesystem::absolute(flags.model).lexically_normal().string(),
@@ -112,8 +113,7 @@ void add_prepare_command(CLI::App& program, std::function<int()>& chosen) {
   command->add_option("--data", options.data, "ShareGPT file: a JSON array of conversations")
       ->required();
   command->add_option("--out", options.out, "Directory to make; absent or empty before");
-  command->add_option("--template", flags->template_name,
-                      "Chat template; default: the one of the model");
+  add_template_options(*command, flags->template_choice, flags->rendering);
   command->add_option("--max-len", options.max_len, "Tokens a sample is cut to")
       ->check(CLI::Range(2, 1 << 20))
       ->capture_default_str();

@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "launch/program/template_options.h"
+
 namespace dex {
 
 void add_session_options(CLI::App& command, SessionOptions& o) {
@@ -10,8 +12,7 @@ void add_session_options(CLI::App& command, SessionOptions& o) {
                      "Adapter directory; its depths are explored unless --depths says otherwise");
   command.add_option("--depths", o.depths,
                      "Explored depths, such as 10,20 (the full depth is always explored)");
-  command.add_option("--template", o.chat_template,
-                     "Chat template, when the model's files do not tell");
+  add_template_options(command, o.chat_template, o.rendering);
   command
       .add_option("--dtype", o.dtype,
                   "Type of weights and KV cache: f32, bf16, or int8 (weights of int8 made from the "

@@ -8,7 +8,7 @@ class App;
 
 namespace dex {
 
-// --model --adapters --depths --template --dtype --threads
+// --model --adapters --depths --dtype --threads, and those of templates
 void add_session_options(CLI::App& command, SessionOptions& options);
 
 }  // namespace dex

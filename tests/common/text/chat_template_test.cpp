@@ -6,12 +6,15 @@
 #include "common/base/error.h"
 #include "common/base/file.h"
 #include "tests/support/shared.h"
+#include "tests/support/shown_chat.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_sentencepiece.h"
 #include "tests/support/tiny_tokenizer.h"
 
 using namespace dex;
 using nlohmann::json;
+using test::shown;
+using test::supervised_text;
 
 namespace {
 
@@ -49,34 +52,9 @@ const Tokenizer& pieces() {
   return *tokenizer;
 }
 
-// The rendering with controls spelled out and supervised runs in braces.
-std::string shown(const RenderedChat& chat, const Tokenizer& tokenizer) {
-  REQUIRE(chat.tokens.size() == chat.supervised.size());
-  std::string text;
-  bool inside = false;
-  for (std::size_t i = 0; i < chat.tokens.size(); ++i) {
-    if ((chat.supervised[i] != 0) != inside) text += inside ? "}" : "{";
-    inside = chat.supervised[i] != 0;
-    const Token id = chat.tokens[i];
-    text += tokenizer.is_special(id) ? tokenizer.text_of_id(id)
-                                     : tokenizer.decode(std::vector<Token>{id}, false);
-  }
-  return text + (inside ? "}" : "");
-}
-
 std::string rendered(const char* name, const Messages& messages, bool open = false,
                      const Tokenizer& tokenizer = bpe()) {
   return shown(ChatTemplate::named(name).render(messages, tokenizer, open), tokenizer);
-}
-
-std::string supervised_text(const RenderedChat& chat, const Tokenizer& tokenizer) {
-  std::string text;
-  for (std::size_t i = 0; i < chat.tokens.size(); ++i)
-    if (chat.supervised[i])
-      text += tokenizer.is_special(chat.tokens[i])
-                  ? tokenizer.text_of_id(chat.tokens[i])
-                  : tokenizer.decode(std::vector<Token>{chat.tokens[i]}, false);
-  return text;
 }
 
 void check_refused(const Messages& messages, bool open, const std::string& part) {
@@ -253,6 +231,78 @@ TEST_CASE("names and digests") {
                                                        Catch::Contains("vicuna"));
 }
 
+namespace {
+
+// Published texts, as their models' files have them.
+const std::string kChatml =
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + "
+    "'<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' "
+    "}}{% endif %}";
+const std::string kSmol =
+    "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ "
+    "'<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging "
+    "Face<|im_end|>\n' }}{% endif %}{{'<|im_start|>' + message['role'] + '\n' + "
+    "message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ "
+    "'<|im_start|>assistant\n' }}{% endif %}";
+const std::string kLlama3 =
+    "{% set loop_messages = messages %}{% for message in loop_messages %}{% set content = "
+    "'<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'+ message['content'] | trim "
+    "+ '<|eot_id|>' %}{% if loop.index0 == 0 %}{% set content = bos_token + content %}{% endif "
+    "%}{{ content }}{% endfor %}{% if add_generation_prompt %}{{ "
+    "'<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}";
+
+// The built-in's name, or "" where there is none.
+std::string built_in(const std::string& jinja, json config = json::object()) {
+  const test::TempDir dir;
+  config["chat_template"] = jinja;
+  dir.write("tokenizer_config.json", config.dump());
+  try {
+    return ChatTemplate::of_model(dir.path(), {.python = "/no/python"}).name();
+  } catch (const Error& error) {
+    CHECK_THAT(error.what(), Catch::Contains("not built in"));
+    return "";
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a built-in is recognised by the whole text of its template") {
+  CHECK(built_in(kChatml) == "chatml");
+  CHECK(built_in(kSmol) == "smollm2");
+  CHECK(built_in(kLlama3, {{"bos_token", "<|begin_of_text|>"}}) == "llama3");
+  CHECK(built_in(kChatml + "\n") == "chatml");  // Jinja does not see a last line feed
+  for (const std::string& text : {kChatml, kSmol, kLlama3})
+    for (std::size_t at = 0; at < text.size(); at += 3) {
+      std::string altered = text;
+      altered[at] = altered[at] == 'x' ? 'y' : 'x';
+      CHECK(built_in(altered, {{"bos_token", "<|begin_of_text|>"}}).empty());
+    }
+  // the marks of known formats, and another text
+  CHECK(built_in("{{ bos_token }}" + kChatml).empty());
+  CHECK(built_in("{{ '<|start_header_id|>' + m['role'] }}").empty());
+  CHECK(built_in("{{ 'USER: ' + m + ' ASSISTANT:' }}").empty());
+  CHECK(built_in("{{ bos_token + '[INST] ' + '<<SYS>>\\n' + content + ' [/INST]' }}").empty());
+}
+
+TEST_CASE("a built-in is taken only where its own begin token is the model's") {
+  CHECK(built_in(kLlama3, {{"bos_token", "<|begin_of_text|>"}}) == "llama3");
+  CHECK(built_in(kLlama3, {{"bos_token", {{"content", "<|begin_of_text|>"}}}}) == "llama3");
+  CHECK(built_in(kLlama3, {{"bos_token", "<s>"}}).empty());
+  CHECK(built_in(kLlama3, {{"bos_token", nullptr}}).empty());
+  CHECK(built_in(kLlama3).empty());
+}
+
+TEST_CASE("a built-in is not taken where the template is given more than messages") {
+  const test::TempDir dir;
+  dir.write("chat_template.jinja", kChatml);
+  const auto with = [&](const std::string& kwargs) {
+    return ChatTemplate::of_model(dir.path(), {.python = "/no/python", .kwargs = kwargs}).name();
+  };
+  CHECK(with("") == "chatml");
+  CHECK(with("{}") == "chatml");
+  CHECK_THROWS_WITH(with(R"({"enable_thinking": false})"), Catch::Contains("not built in"));
+}
+
 TEST_CASE("a model's own files say which template it is") {
   const auto of = [](const std::string& jinja) {
     test::TempDir dir;
@@ -270,19 +320,66 @@ TEST_CASE("a model's own files say which template it is") {
     return from_config;
   };
   CHECK(of("{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + "
-           "'<|im_end|>' + '\n' }}{% endfor %}") == "chatml");
-  CHECK(of("{{ bos_token + '[INST] ' + '<<SYS>>\\n' + content + ' [/INST]' }}") == "llama2");
-  CHECK(of("{{ '<|start_header_id|>' + m['role'] }}") == "llama3");
-  CHECK(of("{{ '<|start_header_id|>' }} Cutting Knowledge Date: December 2023") == "llama3.1");
-  CHECK(of("{{ 'USER: ' + m + ' ASSISTANT:' }}") == "vicuna");
+           "'<|im_end|>' + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ "
+           "'<|im_start|>assistant\n' }}{% endif %}") == "chatml");
+  CHECK(of(kSmol) == "smollm2");
   test::TempDir dir;
   CHECK_THROWS_WITH(ChatTemplate::of_model(dir.path()), Catch::Contains("--template"));
   dir.write("chat_template.jinja", "{{ '[INST] ' + content + ' [/INST]' }}");  // Mistral's
-  CHECK_THROWS_WITH(ChatTemplate::of_model(dir.path()),
+  CHECK_THROWS_WITH(ChatTemplate::of_model(dir.path(), {.python = "/no/python"}),
                     Catch::Contains("chat_template.jinja") && Catch::Contains("--template"));
-  dir.write("chat_template.jinja",
-            "{{ '<|im_start|>system\nYou are Qwen, created by Alibaba Cloud.' }}");
-  CHECK_THROWS_AS(ChatTemplate::of_model(dir.path()), Error);
+}
+
+TEST_CASE("llama2 writes an empty system message as its template does") {
+  CHECK(rendered("llama2", {{"system", ""}, {"user", "Hi"}}, true, pieces()) ==
+        "<s> [INST] <<SYS>>\n\n<</SYS>>\n\nHi [/INST]");
+}
+
+TEST_CASE("qwen3 shows reasoning that is told apart as it shows a thought") {
+  for (const char* name : {"qwen3", "qwen3-thinking"}) {
+    CHECK(rendered(name, {{"user", "Hi"}, {"assistant", "Hello.", "\nhm\n"}}) ==
+          rendered(name, {{"user", "Hi"}, {"assistant", "<think>\nhm\n</think>\n\nHello."}}));
+    CHECK(rendered(name, {{"user", "Hi"},
+                          {"assistant", "Hello.", "hm"},
+                          {"user", "the"},
+                          {"assistant", "Yes", "so"}}) ==
+          "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n{Hello.<|im_end|>}\n"
+          "<|im_start|>user\nthe<|im_end|>\n<|im_start|>assistant\n{<think>\nso\n</"
+          "think>\n\nYes<|im_end|>}\n");
+    CHECK(ChatTemplate::named(name).shows_reasoning());
+  }
+  CHECK(!ChatTemplate::named("chatml").shows_reasoning());
+  CHECK(!ChatTemplate::named("llama3.1").shows_reasoning());
+}
+
+TEST_CASE("qwen3 takes no tool's answer for a question") {
+  const Message tool{"user", "<tool_response>\n1\n</tool_response>"};
+  CHECK(rendered("qwen3", {{"user", "Hi"}, {"assistant", "A", "hm"}, tool, {"assistant", "B"}}) ==
+        "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n{<think>\nhm\n</"
+        "think>\n\nA<|im_end|>}\n<|im_start|>user\n<tool_response>\n1\n</tool_response><|im_end|>\n"
+        "<|im_start|>assistant\n<think>\n\n</think>\n\n{B<|im_end|>}\n");
+  CHECK(rendered("qwen3", {{"user", "Hi"}, {"assistant", "A"}, tool, {"assistant", "B"}}) ==
+        "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n{A<|im_end|>}\n"
+        "<|im_start|>user\n<tool_response>\n1\n</tool_response><|im_end|>\n"
+        "<|im_start|>assistant\n<think>\n\n</think>\n\n{B<|im_end|>}\n");
+}
+
+TEST_CASE("an answer that is context only has no target, and the same ids") {
+  for (const std::string& name : ChatTemplate::names()) {
+    const Tokenizer& tokenizer = name == "llama2" || name == "vicuna" ? pieces() : bpe();
+    Messages talk = kTalk;
+    const auto whole = ChatTemplate::named(name).render(talk, tokenizer, false);
+    talk[1].target = false;
+    const auto part = ChatTemplate::named(name).render(talk, tokenizer, false);
+    CHECK(part.tokens == whole.tokens);
+    CHECK_THAT(supervised_text(part, tokenizer), !Catch::Contains("Hello"));
+    CHECK_THAT(supervised_text(part, tokenizer), Catch::Contains("Yes"));
+    CHECK(std::count(part.supervised.begin(), part.supervised.end(), 1) <
+          std::count(whole.supervised.begin(), whole.supervised.end(), 1));
+    talk[3].target = false;
+    const auto none = ChatTemplate::named(name).render(talk, tokenizer, false);
+    CHECK(std::count(none.supervised.begin(), none.supervised.end(), 1) == 0);
+  }
 }
 
 TEST_CASE("published templates are recognised", "[shared]") {
