@@ -53,9 +53,9 @@ std::string answer_row(const JobLine& line, const AnswerFrame& frame, std::size_
 }
 
 std::string error_row(const JobLine& line, const std::string& reason) {
-  return line_of(row(line, 400, nullptr,
-                     {{"code", "invalid_request"},
-                      {"message", fmt::format("line {}: {}", line.number, reason)}}));
+  return line_of(row(
+      line, 400, nullptr,
+      {{"code", "invalid_request"}, {"message", fmt::format("line {}: {}", line.number, reason)}}));
 }
 
 std::string line_of(const Json& json) {

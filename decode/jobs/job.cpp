@@ -20,9 +20,10 @@ bool given(const Json& object, const char* name) {
   return found != object.end() && !found->is_null();
 }
 
+constexpr int kDeepest = 64;
+
 // A line of brackets alone would cost memory and stack as deep as it likes.
 Json parse_shallow(std::string_view line) {
-  constexpr int kDeepest = 64;
   return Json::parse(line, [](int depth, Json::parse_event_t, const Json&) {
     require(depth <= kDeepest, ExitCode::usage, "an array or object is nested deeper than {}",
             kDeepest);
@@ -33,7 +34,8 @@ Json parse_shallow(std::string_view line) {
 // JSON's 4.0 is the number 4: what pandas writes of a column with gaps.
 std::int64_t whole_number(const Json& value, const char* name, std::int64_t most) {
   const double number = value.is_number() ? value.get<double>() : -1;
-  require(number >= 0 && number <= double(most) && number == std::floor(number), ExitCode::usage, "\"{}\" is {}, wanted a whole number, 0 .. {}", name, shown(value), most);
+  require(number >= 0 && number <= double(most) && number == std::floor(number), ExitCode::usage,
+          "\"{}\" is {}, wanted a whole number, 0 .. {}", name, shown(value), most);
   return value.get<std::int64_t>();
 }
 

@@ -15,12 +15,12 @@
 namespace dex {
 
 struct Job {
-  std::string custom_id;               // empty: none
+  std::string custom_id;                // empty: none
   std::optional<std::int64_t> created;  // Unix time in seconds
   // One of these:
-  std::optional<std::string> prompt;            // text to be continued
+  std::optional<std::string> prompt;             // text to be continued
   std::optional<std::vector<Token>> prompt_ids;  // the same as ids, nothing before them
-  std::vector<Message> messages;                // a conversation to be answered
+  std::vector<Message> messages;                 // a conversation to be answered
   std::optional<int> max_tokens;
 };
 

@@ -41,7 +41,7 @@ bool text_only(const Json& value, JobKind) { return value == Json::array({"text"
 bool as_we_do(const Json& value, JobKind kind) { return value == Json(kind != JobKind::chat); }
 
 const std::array kFields = std::to_array<JobFields>({
-    {{"messages", "prompt"}, "see below", "the text", read_with_the_text},
+    {{"messages", "prompt"}, "see above", "the text", read_with_the_text},
     {{"max_tokens", "max_completion_tokens"},
      "0 or more; equal, if both are given",
      "new tokens at most",
@@ -55,10 +55,10 @@ const std::array kFields = std::to_array<JobFields>({
      "anything",
      "about who asks, and what becomes of the answer",
      anything},
-    {{"service_tier", "priority", "request_id", "prompt_cache_key", "prompt_cache_retention",
-      "cache_salt"},
+    {{"service_tier", "priority", "request_id"}, "anything", "about queues", anything},
+    {{"prompt_cache_key", "prompt_cache_retention", "cache_salt"},
      "anything",
-     "about queues and caches",
+     "about caches",
      anything},
     {{"stream_options", "parallel_tool_calls"},
      "anything",
@@ -70,8 +70,8 @@ const std::array kFields = std::to_array<JobFields>({
      "0",
      "off",
      zero},
-    {{"stream", "logprobs", "echo", "ignore_eos", "use_beam_search", "include_stop_str_in_output",
-      "return_tokens_as_token_ids", "continue_final_message"},
+    {{"stream", "logprobs", "echo", "ignore_eos", "use_beam_search"}, "false", "off", no},
+    {{"include_stop_str_in_output", "return_tokens_as_token_ids", "continue_final_message"},
      "false",
      "off",
      no},

@@ -1,7 +1,7 @@
 // One definition of prefill, first token and decoding for every method, over a clock that only work
 // moves.
-#include <catch2/catch.hpp>
 #include <atomic>
+#include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -77,11 +77,10 @@ DecodeResult explored(const Model& model, std::span<const Token> prompt, const L
 DecodeResult plain(const Model& model, std::span<const Token> prompt, const Limits& limits,
                    WorkClock& clock) {
   const int layers = model.config.num_layers;
-  return plain_decoder(
-             model,
-             std::make_unique<ClockedEngine>(model, StageShare{0, model.depths.num_stages()},
-                                             layers, clock),
-             clock)
+  return plain_decoder(model,
+                       std::make_unique<ClockedEngine>(
+                           model, StageShare{0, model.depths.num_stages()}, layers, clock),
+                       clock)
       ->generate(prompt, limits, {});
 }
 

@@ -1,6 +1,8 @@
 // Every field of a job is used, known to be harmless, or refused by name.
 #include "decode/jobs/job_fields.h"
 
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <set>
 
@@ -166,8 +168,7 @@ TEST_CASE("special tokens are added where they are always added") {
 }
 
 TEST_CASE("every known field was tried, and the page shows their table") {
-  std::set<std::string_view> tried{"messages",   "prompt",
-                                   "max_tokens", "max_completion_tokens",
+  std::set<std::string_view> tried{"messages", "prompt", "max_tokens", "max_completion_tokens",
                                    "add_special_tokens"};
   for (const FieldCase& field : kCases) tried.insert(field.name);
   std::set<std::string_view> seen;
@@ -200,9 +201,9 @@ TEST_CASE("the number of tokens may be written in two fields and as a whole floa
     CHECK_THAT(refusal_of_field(chat_body(), "max_completion_tokens", Json::parse(value)),
                Catch::Contains("max_completion_tokens"));
   }
-  CHECK_THAT(refusal({{"prompt", "a"}, {"max_tokens", 4}, {"max_completion_tokens", 2}}),
-             Catch::Contains("\"max_tokens\" is 4") &&
-                 Catch::Contains("\"max_completion_tokens\" is 2"));
+  CHECK_THAT(
+      refusal({{"prompt", "a"}, {"max_tokens", 4}, {"max_completion_tokens", 2}}),
+      Catch::Contains("\"max_tokens\" is 4") && Catch::Contains("\"max_completion_tokens\" is 2"));
 }
 
 TEST_CASE("method and url must ask what the body does") {
@@ -270,7 +271,8 @@ TEST_CASE("a message is used whole or refused by its place and field") {
       {R"([{"role":"user","content":[]}])", "content"},
       {R"([{"role":"user","content":3}])", "3"},
       {R"([{"role":"user","content":["a"]}])", "part"},
-      {R"([{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}])", "image_url"},
+      {R"([{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}])",
+       "image_url"},
       {R"([{"role":"user","content":[{"type":"text","text":"a","cache_control":{}}]}])",
        "cache_control"},
       {R"([{"role":"user","content":[{"type":"text","text":null}]}])", "part"},
@@ -356,9 +358,8 @@ TEST_CASE("nesting is taken as deep as anyone writes it, and no deeper") {
 TEST_CASE("fields that others ignored in silence are honoured or refused by name") {
   const auto path = test::shared("cases/new/N-B1-fields.jsonl");
   if (!path) return;
-  const std::set<std::string> wanted{"plain",       "parts",           "stop-empty",
-                                     "format-text", "bias-empty",       "seed-top_p",
-                                     "float-max",   "reasoning"};
+  const std::set<std::string> wanted{"plain",      "parts",      "stop-empty", "format-text",
+                                     "bias-empty", "seed-top_p", "float-max",  "reasoning"};
   for (const JobLine& line : parse_jobs(read_file(*path))) {
     const std::string id = custom_id_of(line);
     CAPTURE(id);

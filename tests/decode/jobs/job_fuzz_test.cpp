@@ -58,46 +58,82 @@ class Lines {
 
   std::string name() {
     static const std::vector<std::string> names{
-        "temperature", "top_p",       "top_k",         "seed",        "n",
-        "stop",        "logit_bias",  "tools",         "tool_choice", "response_format",
-        "stream",      "logprobs",    "echo",          "suffix",      "max_tokens",
-        "user",        "metadata",    "guided_json",   "bad_words",   "max_completion_tokens",
-        "name",        "tool_calls",  "chat_template", "model",       "presence_penalty",
-        "documents",   "min_tokens",  "created",       "weight",      "add_generation_prompt",
-        "unheard_of",  "custom_id",   "reasoning",     "stop_token_ids", "use_beam_search"};
+        "temperature", "top_p",      "top_k",         "seed",           "n",
+        "stop",        "logit_bias", "tools",         "tool_choice",    "response_format",
+        "stream",      "logprobs",   "echo",          "suffix",         "max_tokens",
+        "user",        "metadata",   "guided_json",   "bad_words",      "max_completion_tokens",
+        "name",        "tool_calls", "chat_template", "model",          "presence_penalty",
+        "documents",   "min_tokens", "created",       "weight",         "add_generation_prompt",
+        "unheard_of",  "custom_id",  "reasoning",     "stop_token_ids", "use_beam_search"};
     return names[pick(int(names.size()))];
   }
 
   Json value(int depth = 0) {
     switch (pick(depth > 3 ? 12 : 16)) {
-      case 0: return nullptr;
-      case 1: return true;
-      case 2: return false;
-      case 3: return 0;
-      case 4: return 1;
-      case 5: return -1;
-      case 6: return 1e300;
-      case 7: return 0.5;
-      case 8: return "";
-      case 9: return "text";
-      case 10: return Json::array();
-      case 11: return Json::object();
-      case 12: return Json::array({value(depth + 1)});
-      case 13: return {{"type", "text"}};
-      case 14: return Json{{name(), value(depth + 1)}};
-      default: return std::int64_t(engine_()) << pick(40);
+      case 0:
+        return nullptr;
+      case 1:
+        return true;
+      case 2:
+        return false;
+      case 3:
+        return 0;
+      case 4:
+        return 1;
+      case 5:
+        return -1;
+      case 6:
+        return 1e300;
+      case 7:
+        return 0.5;
+      case 8:
+        return "";
+      case 9:
+        return "text";
+      case 10:
+        return Json::array();
+      case 11:
+        return Json::object();
+      case 12:
+        return Json::array({value(depth + 1)});
+      case 13:
+        return {{"type", "text"}};
+      case 14:
+        return Json{{name(), value(depth + 1)}};
+      default:
+        return std::int64_t(engine_()) << pick(40);
     }
   }
 
   void change(std::string& line) {
-    static const std::vector<std::string> pieces{
-        "\"", "\\", "{", "}", "[", "]", ",", ":", "NaN", "1e999", "\\ud800", "\xFF", "\xE2\x80\xA8",
-        std::string(1, '\0'), "\r", "null", std::string(300, '[')};
+    static const std::vector<std::string> pieces{"\"",
+                                                 "\\",
+                                                 "{",
+                                                 "}",
+                                                 "[",
+                                                 "]",
+                                                 ",",
+                                                 ":",
+                                                 "NaN",
+                                                 "1e999",
+                                                 "\\ud800",
+                                                 "\xFF",
+                                                 "\xE2\x80\xA8",
+                                                 std::string(1, '\0'),
+                                                 "\r",
+                                                 "null",
+                                                 std::string(300, '[')};
     const std::size_t at = line.empty() ? 0 : pick(int(line.size()));
     switch (pick(4)) {
-      case 0: line.resize(at); break;
-      case 1: line.erase(at, 1 + pick(5)); break;
-      case 2: line.insert(at, pieces[pick(int(pieces.size()))]); break;
+      case 0:
+        line.resize(at);
+        break;
+      case 1:
+        line.erase(at, 1 + pick(5));
+        break;
+      case 2:
+        line.insert(at, pieces[pick(int(pieces.size()))]);
+        break;
       default:
         if (!line.empty()) line[at] = char(engine_());
     }
@@ -107,14 +143,39 @@ class Lines {
 };
 
 // Written down apart from the program: what a taken line may hold.
-const std::set<std::string> kKnown{
-    "custom_id",     "method",           "url",           "created",       "body",
-    "messages",      "prompt",           "max_tokens",    "max_completion_tokens",
-    "temperature",   "top_p",            "top_k",         "seed",          "n",
-    "stop",          "logit_bias",       "tools",         "tool_choice",   "response_format",
-    "stream",        "logprobs",         "echo",          "suffix",        "user",
-    "metadata",      "bad_words",        "model",         "documents",     "min_tokens",
-    "presence_penalty", "add_generation_prompt", "stop_token_ids", "use_beam_search"};
+const std::set<std::string> kKnown{"custom_id",
+                                   "method",
+                                   "url",
+                                   "created",
+                                   "body",
+                                   "messages",
+                                   "prompt",
+                                   "max_tokens",
+                                   "max_completion_tokens",
+                                   "temperature",
+                                   "top_p",
+                                   "top_k",
+                                   "seed",
+                                   "n",
+                                   "stop",
+                                   "logit_bias",
+                                   "tools",
+                                   "tool_choice",
+                                   "response_format",
+                                   "stream",
+                                   "logprobs",
+                                   "echo",
+                                   "suffix",
+                                   "user",
+                                   "metadata",
+                                   "bad_words",
+                                   "model",
+                                   "documents",
+                                   "min_tokens",
+                                   "presence_penalty",
+                                   "add_generation_prompt",
+                                   "stop_token_ids",
+                                   "use_beam_search"};
 const std::set<std::string> kMessage{"role", "content", "reasoning", "tool_calls"};
 
 void check_fields(const Json& object, const std::set<std::string>& known) {
