@@ -38,7 +38,7 @@ class StageEngine {
   // their cache rows. A row's bits depend on the row and the keys it sees alone.
   virtual void forward(at::Tensor& x_RD, const RowLayout& layout) = 0;
 
-  // NotNumbers (common/model/sampler.h) where the logits hold NaN.
+  // Error(io) naming depth and position where the logits hold NaN.
   virtual std::vector<ExitAnswer> read(const at::Tensor& h_RD, const ExitQuestion& question) = 0;
 };
 

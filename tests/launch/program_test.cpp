@@ -100,6 +100,7 @@ TEST_CASE("a bench ends with its result and leaves a line per measurement") {
       model.string();
   const Outcome good = dex_program(bench + " --depths 2 --json " + (dir / "lines.jsonl").string());
   CHECK(good.code == 0);
+  CHECK(good.err == "");
   const auto start = good.out.rfind('\n', good.out.find_last_not_of('\n'));
   const auto result = nlohmann::json::parse(good.out.substr(start + 1));
   CHECK(result.at("verified") == true);
