@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "common/base/error.h"
+#include "common/model/not_numbers.h"
 #include "common/model/sampler.h"
 #include "kernels/topk_tokens.h"
 

@@ -5,7 +5,6 @@
 #include <span>
 #include <vector>
 
-#include "common/base/error.h"
 #include "common/base/token.h"
 #include "common/explore/exit_answer.h"
 #include "common/explore/limits.h"
@@ -20,17 +19,12 @@ struct LogitRows {
   int depth = 0;                            // whose logits they are
 };
 
-// Logits that hold NaN: a fault of the numbers of one text, where other texts may go on.
-struct NotNumbers : Error {
-  using Error::Error;
-};
-
 class Sampler {
  public:
   virtual ~Sampler() = default;
   // An answer for each row: its reference, the `width` best tokens (all, where the vocabulary has
   // fewer) and the probabilities of the ids asked[row]. A row's answer is a function of that row
-  // and its position alone. NaN logits are NotNumbers (io) naming depth and position.
+  // and its position alone. NaN logits are Error(io) naming depth and position.
   virtual std::vector<ExitAnswer> answers(const LogitRows& rows, int width,
                                           const std::vector<std::vector<Token>>& asked,
                                           ThreadPool& pool) const = 0;

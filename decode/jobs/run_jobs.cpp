@@ -11,7 +11,7 @@
 #include "common/base/log.h"
 #include "common/base/peak_memory.h"
 #include "common/base/progress.h"
-#include "common/model/sampler.h"
+#include "common/model/not_numbers.h"
 #include "decode/jobs/answer_row.h"
 #include "decode/jobs/job_prompt.h"
 #include "decode/report.h"
