@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <nlohmann/json.hpp>
+
+#include "common/base/log.h"
 
 namespace dex {
 
@@ -14,7 +17,7 @@ void DecodeTally::add(const DecodeResult& result) {
   rounds_ += result.rounds;
   rows_ += result.rows;
   peak_rows_ = std::max(peak_rows_, result.peak_rows);
-  decode_seconds_ += result.total_seconds - result.prefill_seconds;
+  decode_seconds_ += result.decode_seconds();
   prefill_seconds_ += result.prefill_seconds;
   first_token_seconds_ += result.first_token_seconds;
   for (std::size_t i = 0; i < result.tokens.size(); ++i) {
@@ -61,6 +64,10 @@ nlohmann::json DecodeTally::json() const {
           {"first_token_seconds", first_token_seconds()},
           {"prefill_seconds", prefill_seconds_},
           {"decode_seconds", decode_seconds_}};
+}
+
+void show(const std::string& report) {
+  if (spdlog::should_log(spdlog::level::info)) std::fputs(("\n" + report).c_str(), stderr);
 }
 
 std::uint64_t hash_of(const std::vector<Token>& ids) {

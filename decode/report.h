@@ -39,6 +39,8 @@ class DecodeTally {
 // Positions whose final logits' best two differ by less than this are near ties.
 constexpr float kNearTie = 1e-3f;
 
+void show(const std::string& report);  // on stderr, unless --quiet
+
 std::uint64_t hash_of(const std::vector<Token>& ids);  // FNV-1a over the ids' bytes
 
 // Both speeds side by side, and why exploration does not pay on one memory bus.

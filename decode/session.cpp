@@ -68,6 +68,10 @@ bool Session::has_adapters() const {
                      [](const auto& a) { return a != nullptr; });
 }
 
+std::string Session::model_name() const {
+  return std::filesystem::canonical(options_.model).filename().string();
+}
+
 const Tokenizer& Session::tokenizer() const {
   require(model_->tokenizer != nullptr, ExitCode::usage,
           "{}: no tokenizer.json or tokenizer.model, which text needs; dex decode --prompt-ids "

@@ -32,6 +32,7 @@ class Session {
   bool has_adapters() const;
   std::unique_ptr<Decoder> plain() const { return plain_decoder(*model_, threads_); }
   int threads() const { return threads_; }
+  std::string model_name() const;  // of its directory
 
   // Ids of a raw prompt (with the token the model's files put before a text) or of a conversation
   // to be answered.

@@ -54,11 +54,12 @@ void TextRun::begin_round(int rows) {
 void TextRun::emit(const CommittedToken& token) {
   result_.tokens.push_back(token);
   if (result_.tokens.size() == 1) result_.first_token_seconds = clock_.seconds() - start_;
-  if (on_token_) on_token_(token);
   if (is_stop(token.token)) {
     result_.finish_reason = "stop";
     result_.stop_id = token.token;
     ended_ = true;
+  } else if (on_token_) {
+    on_token_(token);
   }
   ended_ = ended_ || int(result_.tokens.size()) == room_;
 }

@@ -21,12 +21,17 @@ struct DecodeResult {
   int rounds = 0;                      // passes of every stage, prefill not counted
   std::int64_t rows = 0;               // rows that entered E_0, prefill not counted
   int peak_rows = 0;                   // most rows one explorer took in a round
+  // From when the decoder takes the text up. The prefill ends when every stage has read the prompt
+  // but its last token, whose pass gives the first token; the rest of the whole is decoding.
   double prefill_seconds = 0, first_token_seconds = 0, total_seconds = 0;
+
+  double decode_seconds() const { return total_seconds - prefill_seconds; }
 
   std::vector<Token> ids() const;
   std::vector<Token> text_ids() const;  // without the end token
 };
 
+// Is given the tokens of the text, without the end token that ends it.
 using OnToken = std::function<void(const CommittedToken&)>;
 
 // Tokens that fit: the least of limits.max_tokens and the room the model's positions leave.
@@ -42,7 +47,7 @@ class TextRun {
   int room() const { return room_; }
   bool ended() const { return ended_; }  // also when there is no room for a first token
 
-  void prefilled();                        // the context is laid down
+  void prefilled();                        // in every stage
   void begin_round(int rows);              // that enter E_0
   void emit(const CommittedToken& token);  // in order; may end the text
   void cancel();                           // ends it as it stands

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "common/base/error.h"
+#include "common/model/not_numbers.h"
 #include "common/model/sampler.h"
 #include "kernels/topk_tokens.h"
 
@@ -65,9 +65,11 @@ class GreedySampler final : public Sampler {
                      pool);
     std::vector<ExitAnswer> answers;
     for (int row = 0; row < rows.rows; ++row) {
-      require(!r.has_nan[row], ExitCode::io,
-              "the model gives no numbers: the logits at depth {}, position {} hold NaN",
-              rows.depth, rows.positions[row]);
+      if (r.has_nan[row])
+        throw NotNumbers(
+            ExitCode::io,
+            fmt::format("the model gives no numbers: the logits at depth {}, position {} hold NaN",
+                        rows.depth, rows.positions[row]));
       answers.push_back(r.answer(row));
     }
     return answers;

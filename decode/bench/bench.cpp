@@ -48,7 +48,7 @@ std::vector<DecodeResult> run_once(Decoder& decoder, const BenchTest& test) {
 void count_in(BenchTest& test, const std::vector<DecodeResult>& results) {
   double seconds = 0;
   for (const DecodeResult& r : results) {
-    seconds += test.n_gen > 0 ? r.total_seconds - r.prefill_seconds : r.first_token_seconds;
+    seconds += test.n_gen > 0 ? r.decode_seconds() : r.first_token_seconds;
     test.tally.add(r);
   }
   test.seconds.push_back(seconds);

@@ -9,13 +9,14 @@
 namespace dex {
 
 Explorer::Explorer(const ModelInfo& model, const ExplorePlan& plan, int stage, StageEngine& engine,
-                   RowLink& link, AnswerBoard& board)
+                   RowLink& link, AnswerBoard& board, const Clock& clock)
     : model_(model),
       plan_(plan),
       stage_(stage),
       engine_(engine),
       link_(link),
       board_(board),
+      clock_(clock),
       exits_(exit_proposer(plan.policy)) {}
 
 void Explorer::lead(EventQueue& events, const OnToken& on_token, const OnFinish& on_finish) {
@@ -50,14 +51,14 @@ void Explorer::act_on(const std::vector<Event>& events) {
 
 void Explorer::decode(const Event& request) {
   const std::span<const Token> prompt = request.prompt;
-  const RealClock clock;
-  TextRun text(model_, prompt, request.limits, on_token_, clock);
+  TextRun text(model_, prompt, request.limits, on_token_, clock_);
   if (!text.ended()) {
     running_ = request.sequence;
     cancelled_ = false;
     const int context_size = int(prompt.size()) - 1, num_stages = plan_.depths.num_stages();
     engine_.begin(context_size + text.room() + plan_.policy.max_nodes(num_stages), request.limits);
     auto context = prefill(prompt.first(context_size));
+    wait_for_all();
     text.prefilled();
     Lattice lattice(num_stages, std::move(context), prompt.back(), context_size + text.room() - 1,
                     rows_, request.sequence);
@@ -132,6 +133,9 @@ void Explorer::rows_out(const Lattice& lattice, std::span<const int> nodes,
     survivors.push_back(std::find(nodes.begin(), nodes.end(), id) - nodes.begin());
   link_.send(rows, survivors);
 }
+
+// Nobody's first round can end before everyone's prefill has.
+void Explorer::wait_for_all() { act_on(exchange({}, /*wait=*/false).front().events); }
 
 std::vector<Post> Explorer::exchange(std::vector<ExitAnswer> answers, bool wait) {
   Post mine{.answers = std::move(answers)};

@@ -25,7 +25,7 @@ class Explorer {
  public:
   // Of the stage `stage`. What is passed by reference must outlive it.
   Explorer(const ModelInfo& model, const ExplorePlan& plan, int stage, StageEngine& engine,
-           RowLink& link, AnswerBoard& board);
+           RowLink& link, AnswerBoard& board, const Clock& clock);
 
   // Explorer 0: decodes the texts that `events` submit, one after the other, until it is told to
   // stop.
@@ -44,6 +44,7 @@ class Explorer {
   void expand(Lattice& lattice, at::Tensor& rows);
   void inject(Lattice& lattice) const;
   void rows_out(const Lattice& lattice, std::span<const int> nodes, const at::Tensor& rows);
+  void wait_for_all();
   std::vector<Post> exchange(std::vector<ExitAnswer> answers, bool wait);
 
   bool first() const { return stage_ == 0; }
@@ -55,6 +56,7 @@ class Explorer {
   StageEngine& engine_;
   RowLink& link_;
   AnswerBoard& board_;
+  const Clock& clock_;
   std::unique_ptr<Proposer> exits_;
 
   EventQueue* events_ = nullptr;  // explorer 0's

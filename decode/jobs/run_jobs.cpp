@@ -2,66 +2,33 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "common/base/digest.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/peak_memory.h"
 #include "common/base/progress.h"
-#include "decode/jobs/job.h"
+#include "common/model/not_numbers.h"
+#include "decode/jobs/answer_row.h"
+#include "decode/jobs/job_prompt.h"
 #include "decode/report.h"
 #include "decode/verify.h"
 
 namespace dex {
 namespace {
 
+namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-std::string line_of(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-}
+fs::path stats_file(const fs::path& output) { return output.string() + ".stats.jsonl"; }
 
-// Of the line number and its custom_id: the same file gives the same ids wherever it runs.
-std::string job_hash(int line, const std::string& custom_id) {
-  return sha256_of(fmt::format("{}\n{}", line, custom_id)).substr(0, 24);
-}
-
-Json answer_row(const JobLine& line, const std::string& custom_id, int status, Json body,
-                Json error) {
-  const std::string hash = job_hash(line.number, custom_id);
-  return {{"id", "batch_req_" + hash},
-          {"custom_id", custom_id.empty() ? Json(nullptr) : Json(custom_id)},
-          {"response",
-           {{"status_code", status}, {"request_id", "req_" + hash}, {"body", std::move(body)}}},
-          {"error", std::move(error)}};
-}
-
-Json error_row(const JobLine& line, const std::string& custom_id, const std::string& reason) {
-  return answer_row(
-      line, custom_id, 400, nullptr,
-      {{"code", "invalid_request"}, {"message", fmt::format("line {}: {}", line.number, reason)}});
-}
-
-Json completion(const Session& session, const Job& job, std::size_t prompt_tokens,
-                const DecodeResult& result) {
-  const std::string text = session.tokenizer().decode(result.text_ids(), false);
-  Json choice = {{"index", 0},
-                 {"finish_reason", result.finish_reason},
-                 {"token_ids", result.ids()},
-                 {"stop_reason", result.stop_id ? Json(*result.stop_id) : Json(nullptr)}};
-  if (job.prompt)
-    choice["text"] = text;
-  else
-    choice["message"] = {{"role", "assistant"}, {"content", text}};
-  return {{"object", job.prompt ? "text_completion" : "chat.completion"},
-          {"choices", {choice}},
-          {"usage",
-           {{"prompt_tokens", prompt_tokens},
-            {"completion_tokens", result.tokens.size()},
-            {"total_tokens", prompt_tokens + result.tokens.size()}}}};
+// Unix time in seconds at which a file was last written.
+std::int64_t written_at(const fs::path& file) {
+  const auto since = fs::file_time_type::clock::to_sys(fs::last_write_time(file));
+  return std::chrono::floor<std::chrono::seconds>(since).time_since_epoch().count();
 }
 
 class JobsRun {
@@ -77,9 +44,10 @@ class JobsRun {
         name_(method.name) {}
 
   int run() {
-    check_output();
+    check_output(options_);
     const auto lines = parse_jobs(read_file(options_.input));
     require(!lines.empty(), ExitCode::usage, "{}: no job lines", options_.input.string());
+    frame_ = {session_.model_name(), written_at(options_.input)};
     {
       Progress progress("decode", std::int64_t(lines.size()), "jobs");
       for (const JobLine& line : lines) {
@@ -88,58 +56,51 @@ class JobsRun {
       }
     }
     write_file(options_.output, answers_);
-    write_file(options_.output.string() + ".stats.jsonl", stats_);
+    write_file(stats_file(options_.output), stats_);
     report();
     return bad_ > 0 ? int(ExitCode::bad_rows) : 0;
   }
 
  private:
-  // Before hours of decoding, not after them.
-  void check_output() const {
-    const auto& out = options_.output;
-    std::error_code none;
-    require(!std::filesystem::equivalent(out, options_.input, none), ExitCode::usage,
-            "{}: --output is --input, which it would replace", out.string());
-    require(!std::filesystem::is_directory(out), ExitCode::usage,
-            "{}: --output is a directory, wanted a file", out.string());
-    const auto parent = out.has_parent_path() ? out.parent_path() : std::filesystem::path(".");
-    require(std::filesystem::is_directory(parent), ExitCode::usage,
-            "{}: no such directory for --output", parent.string());
-    require(access(parent.c_str(), W_OK) == 0, ExitCode::io, "{}: --output cannot be written there",
-            parent.string());
-  }
-
   void answer(const JobLine& line) {
-    if (const auto* bad = std::get_if<BadJob>(&line.content))
-      return refuse(line, bad->custom_id, bad->reason);
+    if (const auto* bad = std::get_if<BadJob>(&line.content)) return refuse(line, bad->reason);
     const Job& job = std::get<Job>(line.content);
     std::vector<Token> prompt;
     Limits limits = options_.limits;
     if (job.max_tokens) limits.max_tokens = *job.max_tokens;
     try {
-      prompt = job.prompt ? session_.prompt_ids(*job.prompt, options_.parse_special)
-                          : session_.chat_ids(job.messages);
+      prompt = prompt_of(job, session_, options_.parse_special);
       room_for(session_.model(), prompt, limits);
     } catch (const Error& error) {
       if (error.code() != ExitCode::usage) throw;
-      return refuse(line, job.custom_id, error.what());
+      return refuse(line, error.what());
     }
-    const DecodeResult result = decoder_->generate(prompt, limits, {});
-    if (plain_) verify(line, prompt, limits, result);
+    try {
+      const DecodeResult result = decoder_->generate(prompt, limits, {});
+      if (plain_) verify(line, prompt, limits, result);
+      keep(line, prompt.size(), result);
+    } catch (const NotNumbers& error) {
+      refuse(line, error.what());
+    }
+  }
+
+  void keep(const JobLine& line, std::size_t prompt_tokens, const DecodeResult& result) {
+    // ids in, ids out: a model without a tokenizer has no text
+    const Tokenizer* tokenizer = session_.model().tokenizer.get();
+    const std::string text = tokenizer ? tokenizer->decode(result.text_ids(), false) : "";
+    answers_ += answer_row(line, frame_, prompt_tokens, result, text);
     tally_.add(result);
-    answers_ += line_of(answer_row(line, job.custom_id, 200,
-                                   completion(session_, job, prompt.size(), result), nullptr));
     DecodeTally one(depths_);
     one.add(result);
     Json stats = one.json();
-    stats["custom_id"] = job.custom_id;
+    stats["custom_id"] = custom_id_of(line);
     stats["line"] = line.number;
     stats_ += line_of(stats);
   }
 
-  void refuse(const JobLine& line, const std::string& custom_id, const std::string& reason) {
+  void refuse(const JobLine& line, const std::string& reason) {
     ++bad_;
-    answers_ += line_of(error_row(line, custom_id, reason));
+    answers_ += error_row(line, reason);
   }
 
   void verify(const JobLine& line, std::span<const Token> prompt, const Limits& limits,
@@ -152,14 +113,14 @@ class JobsRun {
   }
 
   void report() const {
-    std::fputs(("\n" + tally_.table()).c_str(), stderr);
+    show(tally_.table());
     Json line = {{"command", "decode"},
                  {"output", options_.output.string()},
                  {"answered", done_ - bad_},
                  {"bad_lines", bad_}};
     line["counts"] = tally_.json();
     if (plain_) {
-      std::fputs(("\n" + speed_table(plain_tally_, tally_, name_)).c_str(), stderr);
+      show(speed_table(plain_tally_, tally_, name_));
       spdlog::info("--verify: {} ids and the bits of their final logits equal plain decoding's",
                    tally_.tokens());
       line["verified"] = true;
@@ -167,7 +128,7 @@ class JobsRun {
     }
     line["peak_memory_bytes"] = peak_memory_bytes();
     spdlog::info("resident memory: {:.0f} MB at most", double(peak_memory_bytes()) / 1e6);
-    std::cout << line.dump() << std::endl;
+    std::cout << line.dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
   }
 
   const Session& session_;
@@ -176,11 +137,29 @@ class JobsRun {
   DepthSet depths_;
   DecodeTally tally_, plain_tally_;
   std::string name_;
+  AnswerFrame frame_;
   std::string answers_, stats_;
   std::int64_t done_ = 0, bad_ = 0;
 };
 
 }  // namespace
+
+void check_output(const RunJobsOptions& options) {
+  const fs::path& out = options.output;
+  std::error_code none;
+  require(!fs::equivalent(out, options.input, none), ExitCode::usage,
+          "{}: --output is --input, which it would replace", out.string());
+  require(!fs::is_directory(out), ExitCode::usage, "{}: --output is a directory, wanted a file",
+          out.string());
+  const auto parent = out.has_parent_path() ? out.parent_path() : fs::path(".");
+  require(fs::is_directory(parent), ExitCode::usage, "{}: no such directory for --output",
+          parent.string());
+  for (const fs::path& file : {out, stats_file(out)})
+    require(options.overwrite || !fs::exists(fs::symlink_status(file)), ExitCode::usage,
+            "{}: is there already; --overwrite replaces it", file.string());
+  require(access(parent.c_str(), W_OK) == 0, ExitCode::io, "{}: --output cannot be written there",
+          parent.string());
+}
 
 int run_jobs(const Session& session, const Method& method, const RunJobsOptions& options) {
   return JobsRun(session, method, options).run();

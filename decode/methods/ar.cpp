@@ -9,13 +9,12 @@ namespace {
 
 class PlainDecoder final : public Decoder {
  public:
-  PlainDecoder(const ModelInfo& model, std::unique_ptr<StageEngine> engine)
-      : model_(model), engine_(std::move(engine)) {}
+  PlainDecoder(const ModelInfo& model, std::unique_ptr<StageEngine> engine, const Clock& clock)
+      : model_(model), engine_(std::move(engine)), clock_(clock) {}
 
   DecodeResult generate(std::span<const Token> prompt, const Limits& limits,
                         const OnToken& on_token) override {
-    const RealClock clock;
-    TextRun text(model_, prompt, limits, on_token, clock);
+    TextRun text(model_, prompt, limits, on_token, clock_);
     if (text.ended()) return text.finish();
     RowPool rows;
     const int context_size = int(prompt.size()) - 1;
@@ -49,15 +48,23 @@ class PlainDecoder final : public Decoder {
 
   const ModelInfo& model_;
   std::unique_ptr<StageEngine> engine_;
+  const Clock& clock_;
 };
 
 }  // namespace
 
 std::unique_ptr<Decoder> plain_decoder(const Model& model, int threads) {
+  static const RealClock clock;
   // All stages are one: nobody reads an exit between them.
-  return std::make_unique<PlainDecoder>(
-      model, std::make_unique<CpuEngine>(model, StageShare{0, model.depths.num_stages()}, nullptr,
-                                         std::make_shared<ThreadPool>(threads)));
+  return plain_decoder(model,
+                       std::make_unique<CpuEngine>(model, StageShare{0, model.depths.num_stages()},
+                                                   nullptr, std::make_shared<ThreadPool>(threads)),
+                       clock);
+}
+
+std::unique_ptr<Decoder> plain_decoder(const ModelInfo& model, std::unique_ptr<StageEngine> engine,
+                                       const Clock& clock) {
+  return std::make_unique<PlainDecoder>(model, std::move(engine), clock);
 }
 
 Method ar_method() {

@@ -2,6 +2,8 @@
 #pragma once
 #include <memory>
 
+#include "common/model/stage_engine.h"
+#include "decode/clock.h"
 #include "decode/methods/method.h"
 
 namespace dex {
@@ -9,5 +11,8 @@ namespace dex {
 Method ar_method();
 
 std::unique_ptr<Decoder> plain_decoder(const Model& model, int threads);
+// Over an engine that holds all layers. Model and clock must outlive it.
+std::unique_ptr<Decoder> plain_decoder(const ModelInfo& model, std::unique_ptr<StageEngine> engine,
+                                       const Clock& clock);
 
 }  // namespace dex

@@ -77,7 +77,7 @@ class DexDecoder final : public Decoder {
       try {
         if (!cores_.empty()) bind_to_core(cores_[k % cores_.size()]);
         TransportLinks links(*peers[k], model_.config.hidden_size);
-        Explorer explorer(model_, plan_, int(k), *engines_[k], links, links);
+        Explorer explorer(model_, plan_, int(k), *engines_[k], links, links, clock_);
         if (k > 0) return explorer.run();
         explorer.lead(events, on_token,
                       [&](int, DecodeResult finished) { result = std::move(finished); });
@@ -95,6 +95,7 @@ class DexDecoder final : public Decoder {
   }
 
   const Model& model_;
+  RealClock clock_;
   ExplorePlan plan_;
   std::vector<std::unique_ptr<StageEngine>> engines_;
   std::vector<int> cores_;

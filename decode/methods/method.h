@@ -34,6 +34,7 @@ struct Method {
 class Methods {
  public:
   Methods();  // all there are, with their default options
+  explicit Methods(std::vector<Method> methods) : methods_(std::move(methods)) {}
 
   const std::vector<Method>& all() const { return methods_; }
   // Error(usage) with what was `said`, such as "--method is", the name and the methods there are.

@@ -11,7 +11,7 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "decode/bench/bench_report.h"
-#include "decode/jobs/job.h"
+#include "decode/jobs/job_prompt.h"
 #include "launch/program/session_options.h"
 
 namespace dex {
@@ -55,11 +55,8 @@ int run(BenchOptions o) {
   check(o);
   const auto jobs = o.prompts.empty() ? std::vector<JobLine>() : read_jobs(o.prompts, 0);
   const Session session(o.session, [&](const DepthSet& d) { o.methods.check(d); });
-  for (const JobLine& line : jobs) {
-    const Job& job = std::get<Job>(line.content);
-    o.plan.prompts.push_back(job.prompt ? session.prompt_ids(*job.prompt, false)
-                                        : session.chat_ids(job.messages));
-  }
+  for (const JobLine& line : jobs)
+    o.plan.prompts.push_back(prompt_of(std::get<Job>(line.content), session, false));
   if (o.plan.methods.empty()) {
     o.plan.methods = {o.methods.reference().name};
     for (const Method& method : o.methods.all())

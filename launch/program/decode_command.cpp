@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
-#include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -26,9 +25,17 @@ struct DecodeOptions {
   std::string method = "dex", prompt, chat, prompt_ids;
   std::filesystem::path input, output;
   int max_tokens = 128;
-  bool verify = false, json = false, ignore_stop = false, parse_special = false;
+  bool overwrite = false, verify = false, json = false, ignore_stop = false, parse_special = false;
 
   Limits limits() const { return {max_tokens, ignore_stop}; }
+  RunJobsOptions jobs() const {
+    return {.input = input,
+            .output = output,
+            .overwrite = overwrite,
+            .verify = verify,
+            .limits = limits(),
+            .parse_special = parse_special};
+  }
   const Method& chosen() const { return methods.named(method, "--method is"); }
   Session open() const {
     return Session(session, [this](const DepthSet& depths) { methods.check(depths); });
@@ -68,11 +75,11 @@ int decode_prompt(const DecodeOptions& options) {
   std::optional<TextStream> stream;
   if (session.model().tokenizer && !options.json)
     stream.emplace(*session.model().tokenizer, /*continuation=*/true);
-  const auto show = [&](const CommittedToken& t) {
-    if (!stream || session.model().tokenizer->is_special(t.token)) return;
+  const auto stream_out = [&](const CommittedToken& t) {
+    if (!stream) return;
     std::cout << stream->add({&t.token, 1}) << std::flush;
   };
-  const DecodeResult result = decoder->generate(prompt, options.limits(), show);
+  const DecodeResult result = decoder->generate(prompt, options.limits(), stream_out);
   if (stream) std::cout << stream->finish() << "\n";
 
   DecodeTally tally(options.chosen().depths(explored));
@@ -86,14 +93,14 @@ int decode_prompt(const DecodeOptions& options) {
                          {"prompt_tokens", prompt.size()},
                          {"text", text_of(session, result)}};
   line["counts"] = tally.json();
-  std::fputs(("\n" + tally.table()).c_str(), stderr);
+  show(tally.table());
   int code = 0;
   if (options.verify) {
     const DecodeResult plain = session.plain()->generate(prompt, options.limits(), {});
     DecodeTally plain_tally(options.methods.reference().depths(explored));
     plain_tally.add(plain);
     const auto difference = first_difference(plain, result);
-    std::fputs(("\n" + speed_table(plain_tally, tally, options.method)).c_str(), stderr);
+    show(speed_table(plain_tally, tally, options.method));
     line["verified"] = !difference;
     line["plain"] = plain_tally.json();
     if (difference)
@@ -120,17 +127,13 @@ void check(const DecodeOptions& o) {
   require(o.max_tokens >= 1, ExitCode::usage, "--max-tokens is {}, wanted at least 1",
           o.max_tokens);
   if (!o.prompt_ids.empty()) parse_ids(o.prompt_ids);
+  if (!o.output.empty()) check_output(o.jobs());
 }
 
 int run(const DecodeOptions& o) {
   check(o);
   if (o.input.empty()) return decode_prompt(o);
-  return run_jobs(o.open(), o.chosen(),
-                  {.input = o.input,
-                   .output = o.output,
-                   .verify = o.verify,
-                   .limits = o.limits(),
-                   .parse_special = o.parse_special});
+  return run_jobs(o.open(), o.chosen(), o.jobs());
 }
 
 }  // namespace
@@ -145,6 +148,7 @@ void add_decode_command(CLI::App& program, std::function<int()>& chosen) {
   c.add_option("--prompt-ids", o->prompt_ids, "Token ids to continue, such as 1,2,3");
   c.add_option("--input", o->input, "Job lines (OpenAI batch form)");
   c.add_option("--output", o->output, "Answer lines, in input order");
+  c.add_flag("--overwrite", o->overwrite, "Replace an --output that is there already");
   c.add_option("--max-tokens", o->max_tokens, "New tokens at most, where a job does not say")
       ->capture_default_str();
   o->methods.add_options(c);

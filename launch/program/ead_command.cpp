@@ -2,7 +2,6 @@
 #include "launch/program/ead_command.h"
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -13,7 +12,8 @@
 #include "common/base/log.h"
 #include "common/base/progress.h"
 #include "decode/ead/ead_files.h"
-#include "decode/jobs/job.h"
+#include "decode/jobs/job_prompt.h"
+#include "decode/report.h"
 #include "launch/program/session_options.h"
 
 namespace dex {
@@ -48,8 +48,7 @@ int run(EadOptions o) {
     Progress progress("ead", std::int64_t(lines.size()), "prompts");
     for (const JobLine& line : lines) {
       const Job& job = std::get<Job>(line.content);
-      const auto prompt =
-          job.prompt ? session.prompt_ids(*job.prompt, false) : session.chat_ids(job.messages);
+      const auto prompt = prompt_of(job, session, false);
       const Limits limits{.max_tokens =
                               std::min(o.max_tokens, job.max_tokens.value_or(o.max_tokens))};
       reader.read(int(names.size()), prompt, plain->generate(prompt, limits, {}));
@@ -57,13 +56,12 @@ int run(EadOptions o) {
       progress.update(std::int64_t(names.size()));
     }
   }
-  const std::string model_name = std::filesystem::canonical(o.session.model).filename().string();
-  write_ead(o.out, session, model_name, reader.readings(), names);
+  write_ead(o.out, session, session.model_name(), reader.readings(), names);
   nlohmann::json line = {{"command", "ead"},
                          {"out", o.out.string()},
                          {"generated_tokens", reader.readings().front().rows.size()}};
   for (const EadReading& reading : reader.readings()) {
-    std::fputs(("\n" + ead_table(reading, session.model().depths)).c_str(), stderr);
+    show(ead_table(reading, session.model().depths));
     const EadShares s = shares_of(reading, session.model().depths);
     line["readings"][reading.name] = {{"agreement", s.agreement},
                                       {"mean_first", s.mean_first},

@@ -207,7 +207,7 @@ class ExplorersApart {
       threads.emplace_back([&, k] {
         CpuEngine engine(shares_[k], {k, k + 1}, nullptr, std::make_shared<ThreadPool>(1));
         TransportLinks links(*peers[k], shares_[k].config.hidden_size);
-        Explorer explorer(shares_[k], plan_, k, engine, links, links);
+        Explorer explorer(shares_[k], plan_, k, engine, links, links, clock_);
         if (k > 0) return explorer.run();
         explorer.lead(events, on_token,
                       [&](int sequence, DecodeResult r) { results[sequence] = std::move(r); });
@@ -217,6 +217,7 @@ class ExplorersApart {
   }
 
  private:
+  RealClock clock_;
   ExplorePlan plan_;
   std::vector<Model> shares_;
 };

@@ -75,6 +75,14 @@ TEST_CASE("exit codes tell who can help, and the last line on stdout is the resu
   }
   CHECK(dex_program(decode + " --input " + jobs + " --output " + jobs).code == 2);
   CHECK(dex_program(decode + " --input " + jobs + " --output " + out).code == 3);
+  const Outcome there = dex_program(decode + "-missing --input " + jobs + " --output " + out);
+  CHECK(there.code == 2);  // before the model is looked for
+  CHECK_THAT(there.err, Catch::Contains(out) && Catch::Contains("--overwrite"));
+  const Outcome again =
+      dex_program(decode + " --input " + jobs + " --output " + out + " --overwrite");
+  CHECK(again.code == 3);
+  CHECK(again.err == "");
+  CHECK(good.err == "");
   CHECK(dex_program(decode + "-missing --prompt-ids 1").code == 2);
   CHECK(dex_program("--quiet decode --prompt a --json --model " + model.string() +
                     " --max-tokens 2 >/dev/full")
@@ -92,6 +100,7 @@ TEST_CASE("a bench ends with its result and leaves a line per measurement") {
       model.string();
   const Outcome good = dex_program(bench + " --depths 2 --json " + (dir / "lines.jsonl").string());
   CHECK(good.code == 0);
+  CHECK(good.err == "");
   const auto start = good.out.rfind('\n', good.out.find_last_not_of('\n'));
   const auto result = nlohmann::json::parse(good.out.substr(start + 1));
   CHECK(result.at("verified") == true);
