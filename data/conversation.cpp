@@ -56,9 +56,9 @@ bool is_blank(std::string_view text) {
 }
 
 const char* name_of(Skip reason) {
-  constexpr const char* names[] = {"none",       "malformed",     "no_turns",  "unknown_role",
-                                   "role_order", "no_answer",     "no_target", "duplicate",
-                                   "unanswered", "nothing_to_ask"};
+  constexpr const char* names[] = {"none",       "malformed",  "no_turns",      "unknown_role",
+                                   "role_order", "no_answer",  "no_target",     "past_rows",
+                                   "duplicate",  "unanswered", "nothing_to_ask"};
   return names[std::size_t(reason)];
 }
 

@@ -42,6 +42,7 @@ enum class Skip : std::uint8_t {
   role_order,
   no_answer,
   no_target,  // no answer token within the length limit
+  past_rows,  // a token id that the model's embedding has no row for
   duplicate,  // the same tokens as an earlier sample, or the same question as an earlier record
   // Where a model answers the questions again:
   unanswered,      // it has given no answer to the first one
