@@ -97,7 +97,8 @@ std::optional<AddedTokens::Match> AddedTokens::next(const Set& set, std::string_
     }
     const std::size_t end = at + size;
     const bool stays_text = controls == Controls::stay_text && is_control(*token);
-    if (stays_text || (token->single_word && !stands_alone(text, at, end))) {
+    const bool taken = at < done;  // by the white space of the token before it
+    if (stays_text || taken || (token->single_word && !stands_alone(text, at, end))) {
       at = end;
       continue;
     }
