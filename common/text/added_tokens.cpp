@@ -97,18 +97,24 @@ std::optional<AddedTokens::Match> AddedTokens::next(const Set& set, std::string_
     }
     const std::size_t end = at + size;
     const bool stays_text = controls == Controls::stay_text && is_control(*token);
-    const bool taken = at < done;  // by the white space of the token before it
-    if (stays_text || taken || (token->single_word && !stands_alone(text, at, end))) {
+    if (stays_text || (token->single_word && !stands_alone(text, at, end))) {
       at = end;
       continue;
     }
+    // White space that the token before took may be a token itself: it is found all the same, but
+    // for one that would take white space on its left.
     Match match{at, end, end, token->id};
+    if (token->lstrip) match.begin = std::max(match.begin, done);
     if (token->lstrip)
       while (match.begin > done && is_space(last_code_point(text.substr(0, match.begin)).value))
         match.begin -= last_code_point(text.substr(0, match.begin)).size;
     if (token->rstrip)
       while (match.end < text.size() && is_space(first_code_point(text.substr(match.end)).value))
         match.end += first_code_point(text.substr(match.end)).size;
+    if (match.begin >= match.end) {
+      at = end;
+      continue;
+    }
     return match;
   }
   return std::nullopt;

@@ -220,6 +220,11 @@ class SentencePieceTokenizer : public Tokenizer {
                      place, token.id, token.text, piece.stored);
       return;
     }
+    if (const auto known = added_.id_of(token.text)) {
+      spdlog::warn("{}: a file beside it says that {} is \"{}\"; here {} is, which holds", place,
+                   token.id, token.text, *known);
+      return;
+    }
     if (token.id >= size()) pieces_.resize(std::size_t(token.id) + 1);
     pieces_[token.id] = {token.text, token.text, token.special};
     token.normalized = false;  // there is no form of text between the typed one and the library

@@ -66,7 +66,7 @@ TEST_CASE("general categories are those of the reference") {
 
 TEST_CASE("lines end and begin where the reference's engine says") {
   const std::vector<SplitRule> rules{{SplitRule::Kind::regex, R"(\s+$)"}};
-  CHECK(words_of(rules, "a  \nb ") == Words{"a", "  \n", "b", " "});
+  CHECK(words_of(rules, "a  \nb ") == Words{"a", "  ", "\nb", " "});
   CHECK(words_of(rules, "a \r\n") == Words{"a", " \r\n"});
   CHECK(words_of({{SplitRule::Kind::regex, R"(^\u0062|\x63|\v)"}}, "ab\nbc\vd") ==
         Words{"ab\n", "b", "c", "\v", "d"});

@@ -2,6 +2,7 @@
 
 #include <sentencepiece_processor.h>
 #include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
 
