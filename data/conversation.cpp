@@ -59,7 +59,8 @@ const char* name_of(Skip reason) {
   constexpr const char* names[] = {"none",         "malformed",        "no_turns",
                                    "unknown_role", "role_order",       "no_answer",
                                    "no_target",    "template_refused", "unproven_targets",
-                                   "duplicate",    "unanswered",       "nothing_to_ask"};
+                                   "past_rows",    "duplicate",        "unanswered",
+                                   "nothing_to_ask"};
   return names[std::size_t(reason)];
 }
 

@@ -44,6 +44,7 @@ enum class Skip : std::uint8_t {
   no_target,         // no answer token within the length limit
   template_refused,  // the chat template raised an error
   unproven_targets,  // which tokens are answers could not be shown
+  past_rows,  // a token id that the model's embedding has no row for
   duplicate,  // the same tokens as an earlier sample, or the same question as an earlier record
   // Where a model answers the questions again:
   unanswered,      // it has given no answer to the first one

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
@@ -49,8 +50,14 @@ void regenerate(Outcome& outcome, const Answers& answers, std::size_t max_len,
       (cut ? render_unfinished_sample : render_sample)(dialogue.messages, max_len, render);
 }
 
+bool has_id_from(const Sample& sample, std::int64_t vocabulary) {
+  return std::any_of(sample.tokens.begin(), sample.tokens.end(),
+                     [&](Token id) { return id >= vocabulary; });
+}
+
 Outcome sample_of(const RawRecord& record, const PrepareOptions& options, const Answers& answers,
-                  const Render& render) {
+                  const Renderer& renderer) {
+  const Render& render = renderer.render;
   const Conversation conversation = parse_record(record, options.data);
   Outcome outcome{record.number, conversation.id, usable_messages(conversation), {}, {}};
   if (outcome.usable.skip != Skip::none) return outcome;
@@ -65,6 +72,8 @@ Outcome sample_of(const RawRecord& record, const PrepareOptions& options, const 
   outcome.usable.messages.clear();
   if (outcome.usable.skip == Skip::none && !has_target(outcome.sample))
     outcome.usable.skip = Skip::no_target;
+  else if (outcome.usable.skip == Skip::none && has_id_from(outcome.sample, renderer.vocabulary))
+    outcome.usable.skip = Skip::past_rows;
   return outcome;
 }
 
@@ -195,7 +204,7 @@ PrepareReport prepare(const PrepareOptions& options, const Renderer& renderer) {
   Collector collector(staging.path(), options, renderer.vocabulary);
   each_record<Outcome>(
       reader, options,
-      [&](const RawRecord& record) { return sample_of(record, options, answers, renderer.render); },
+      [&](const RawRecord& record) { return sample_of(record, options, answers, renderer); },
       [&](Outcome outcome) {
         used.note(outcome.answer_rows);
         collector.add(std::move(outcome));

@@ -1,5 +1,7 @@
 #include "decode/session.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <optional>
 #include <thread>
@@ -58,6 +60,9 @@ Session::Session(const SessionOptions& options, const std::function<void(const D
   if (check) check(depths);
   if (!options.chat_template.empty()) chat_template();
   model_ = std::make_unique<Model>(Model::load(options.model, depths, dtype));
+  if (!config.sampling.empty())
+    spdlog::info("{}: generation_config.json asks for {}; decoding is greedy and applies none",
+                 options.model.string(), fmt::join(config.sampling, ", "));
   if (!file) return;
   file->require_model(model_->fingerprint);
   adapters_ = adapters_of(*file, *model_, options.adapters.string());
@@ -85,6 +90,7 @@ std::vector<Token> Session::prompt_ids(const std::string& text, bool parse_speci
   if (const auto begin = tokenizer().bos_id()) ids.push_back(*begin);
   const auto rest =
       parse_special ? tokenizer().encode_with_special(text) : tokenizer().encode(text);
+  if (!ids.empty() && !rest.empty() && rest.front() == ids.front()) warn_of_two_begins();
   ids.insert(ids.end(), rest.begin(), rest.end());
   return ids;
 }
@@ -102,6 +108,14 @@ const ChatTemplate& Session::chat_template() const {
     chat_template_ =
         ChatTemplate::chosen(options_.chat_template, options_.model, options_.rendering);
   return *chat_template_;
+}
+
+void Session::warn_of_two_begins() const {
+  if (!two_begins_->test_and_set())
+    spdlog::warn(
+        "a prompt begins with {0}, which the model's files put before every text: it now "
+        "stands there twice",
+        tokenizer().text_of_id(*tokenizer().bos_id()));
 }
 
 }  // namespace dex

@@ -1,5 +1,6 @@
 // A model ready to decode: backbone and adapters from one set of options.
 #pragma once
+#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -45,7 +46,10 @@ class Session {
   const Tokenizer& tokenizer() const;  // Error(usage) when the model has none
 
  private:
+  void warn_of_two_begins() const;  // once
+
   SessionOptions options_;
+  std::unique_ptr<std::atomic_flag> two_begins_ = std::make_unique<std::atomic_flag>();
   int threads_;
   mutable std::optional<ChatTemplate> chat_template_;
   std::unique_ptr<Model> model_;

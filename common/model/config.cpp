@@ -262,7 +262,45 @@ void add_stop_text(const Fields& fields, std::vector<std::string>& stop_texts) {
   const json* text =
       value->is_object() && value->contains("content") ? &value->at("content") : value;
   if (!text->is_string()) fields.refuse("eos_token", "a text or an object with one under content");
-  stop_texts.push_back(text->get<std::string>());
+  const auto stop = text->get<std::string>();
+  if (std::find(stop_texts.begin(), stop_texts.end(), stop) == stop_texts.end())
+    stop_texts.push_back(stop);
+}
+
+// The settings of generation_config.json that transformers' generate() would apply and greedy
+// decoding does not, but those whose value changes nothing.
+std::vector<std::string> sampling_settings(const Fields& fields) {
+  const std::vector<std::pair<const char*, json>> neutral = {{"do_sample", false},
+                                                             {"temperature", 1},
+                                                             {"top_k", 0},
+                                                             {"top_p", 1},
+                                                             {"min_p", 0},
+                                                             {"top_h", nullptr},
+                                                             {"typical_p", 1},
+                                                             {"epsilon_cutoff", 0},
+                                                             {"eta_cutoff", 0},
+                                                             {"penalty_alpha", 0},
+                                                             {"num_beams", 1},
+                                                             {"repetition_penalty", 1},
+                                                             {"encoder_repetition_penalty", 1},
+                                                             {"presence_penalty", 0},
+                                                             {"frequency_penalty", 0},
+                                                             {"no_repeat_ngram_size", 0},
+                                                             {"guidance_scale", 1},
+                                                             {"min_length", 0},
+                                                             {"min_new_tokens", 0},
+                                                             {"bad_words_ids", nullptr},
+                                                             {"sequence_bias", nullptr},
+                                                             {"suppress_tokens", nullptr},
+                                                             {"begin_suppress_tokens", nullptr},
+                                                             {"forced_bos_token_id", nullptr},
+                                                             {"forced_eos_token_id", nullptr},
+                                                             {"stop_strings", nullptr}};
+  std::vector<std::string> settings;
+  for (const auto& [name, value] : neutral)
+    if (const json* seen = fields.find(name); seen && *seen != value && !seen->empty())
+      settings.push_back(fmt::format("{} {}", name, Fields::shown(*seen)));
+  return settings;
 }
 
 }  // namespace
@@ -281,10 +319,16 @@ ModelConfig read_model_config(const fs::path& path) {
   ModelConfig config = read_config_json(fields);
   std::set<Token> stop_ids;
   add_stop_ids(fields, config.vocab_size, stop_ids);
-  if (const fs::path beside = directory / "generation_config.json"; fs::exists(beside))
-    add_stop_ids(Fields(read_json_object(beside), beside.string()), config.vocab_size, stop_ids);
-  if (const fs::path beside = directory / "tokenizer_config.json"; fs::exists(beside))
-    add_stop_text(Fields(read_json_object(beside), beside.string()), config.stop_texts);
+  if (const fs::path beside = directory / "generation_config.json"; fs::exists(beside)) {
+    const json generation = read_json_object(beside);
+    add_stop_ids(Fields(generation, beside.string()), config.vocab_size, stop_ids);
+    config.sampling = sampling_settings(Fields(generation, beside.string()));
+  }
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"})
+    if (const fs::path beside = directory / name; fs::exists(beside)) {
+      const json names = read_json_object(beside);
+      add_stop_text(Fields(names, beside.string()), config.stop_texts);
+    }
   config.stop_ids.assign(stop_ids.begin(), stop_ids.end());
   return config;
 }

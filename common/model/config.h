@@ -1,5 +1,5 @@
-// What config.json (and generation_config.json, tokenizer_config.json beside it) say about a model,
-// in one spelling.
+// What config.json (and the files beside it that name end tokens and how to sample) say about a
+// model, in one spelling.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -26,10 +26,13 @@ struct ModelConfig {
   float rms_norm_eps = 1e-5f;
   RopeConfig rope;
   bool tied_head = false, qk_norm = false;
-  // ascending: eos of config.json, generation_config.json and tokenizer_config.json, joined
+  // ascending: eos of config.json and generation_config.json, joined
   std::vector<Token> stop_ids;
-  // eos_token named in tokenizer_config.json: the tokenizer turns it into an id
+  // eos_token of tokenizer_config.json and special_tokens_map.json: the tokenizer knows their ids
   std::vector<std::string> stop_texts;
+  // settings of generation_config.json that would change what greedy decoding gives, or make it
+  // sample: "temperature 0.6"
+  std::vector<std::string> sampling;
 };
 
 // `path` is a model directory or a config.json. Unknown families, activations, rope types and

@@ -13,11 +13,24 @@ namespace {
 
 constexpr std::size_t kSampledBytes = 4096;  // of each tensor's start and end
 
-std::vector<Token> all_stop_ids(const ModelConfig& config, const Tokenizer* tokenizer) {
+// An end token that no file knows would never come, and text would go on to the length limit.
+std::vector<Token> all_stop_ids(const std::filesystem::path& dir, const ModelConfig& config,
+                                const Tokenizer* tokenizer) {
   std::vector<Token> ids = config.stop_ids;
-  if (tokenizer)
-    for (const std::string& text : config.stop_texts)
-      if (const auto id = tokenizer->special_id(text)) ids.push_back(*id);
+  if (!tokenizer) return ids;
+  for (const Token id : ids)
+    require(!tokenizer->text_of_id(id).empty(), ExitCode::usage,
+            "{}: config.json or generation_config.json names {} as eos_token_id; wanted an id that "
+            "the tokenizer has",
+            dir.string(), id);
+  for (const std::string& text : config.stop_texts) {
+    const auto id = tokenizer->special_id(text);
+    require(id.has_value(), ExitCode::usage,
+            "{}: the eos_token is \"{}\"; wanted one that tokenizer.json, tokenizer.model, "
+            "added_tokens.json or the added_tokens_decoder of tokenizer_config.json has",
+            dir.string(), text);
+    ids.push_back(*id);
+  }
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   return ids;
@@ -40,7 +53,12 @@ ModelInfo info_of(const std::filesystem::path& dir, const ModelConfig& config,
   if (info.vocab < rows)
     spdlog::info("{}: head rows {}..{} have no token and are never emitted", dir.string(),
                  info.vocab, rows - 1);
-  info.stop_ids = all_stop_ids(config, info.tokenizer.get());
+  if (info.tokenizer && info.tokenizer->size() > rows)
+    spdlog::warn(
+        "{}: the tokenizer has {} ids, the embedding {} rows; texts with an id from {} on "
+        "are refused",
+        dir.string(), info.tokenizer->size(), rows, rows);
+  info.stop_ids = all_stop_ids(dir, config, info.tokenizer.get());
   return info;
 }
 

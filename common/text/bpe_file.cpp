@@ -1,5 +1,7 @@
 #include "common/text/bpe_file.h"
 
+#include <spdlog/spdlog.h>
+
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
@@ -8,6 +10,7 @@
 #include "common/base/error.h"
 #include "common/base/json_file.h"
 #include "common/text/byte_alphabet.h"
+#include "common/text/nfc.h"
 
 namespace dex {
 namespace {
@@ -27,14 +30,18 @@ std::string type_of(const json& part) {
 
 class Reader {
  public:
-  Reader(const json& file, const std::string& place) : file_(file), place_(place) {}
+  Reader(const json& file, const std::string& place, const AddedTokenFiles& beside)
+      : file_(file), place_(place), beside_(beside) {}
 
   BpeFile read() {
     BpeFile result;
     read_vocabulary(result);
-    read_added(result);
-    read_merges(result);
     read_normalizer(field(file_, "normalizer"), result);
+    read_added(result);
+    add_tokens_beside(result);
+    add_roles(result);
+    read_plain(result);
+    read_merges(result);
     read_pre_tokenizer(field(file_, "pre_tokenizer"), result);
     read_begin(field(file_, "post_processor"), result);
     return result;
@@ -56,12 +63,9 @@ class Reader {
   }
 
   Token id_in(const json& value, const std::string& text) const {
-    constexpr std::int64_t kMost = 1 << 24;  // the largest published vocabularies have 2^18 ids
-    require(value.is_number_integer() && value.get<std::int64_t>() >= 0 &&
-                value.get<std::int64_t>() < kMost,
-            ExitCode::usage, "{}: the id of \"{}\" is {}; wanted a number from 0 to {}", place_,
-            text, value.dump(), kMost - 1);
-    return value.get<Token>();
+    require(value.is_number_integer(), ExitCode::usage,
+            "{}: the id of \"{}\" is {}; wanted a number", place_, text, value.dump());
+    return checked_token_id(value.get<std::int64_t>(), fmt::format("{}: \"{}\" has", place_, text));
   }
 
   Piece& piece_at(BpeFile& result, Token id) const {
@@ -102,17 +106,65 @@ class Reader {
               ExitCode::usage, "{}: an added token has the content {}; wanted a text", place_,
               content.dump());
       const auto text = content.get<std::string>();
-      for (const char* name : {"lstrip", "rstrip", "single_word"})
-        want(token, name, false, "the added token \"" + text + "\"");
-      const Token id = id_in(field(token, "id"), text);
-      Piece& piece = piece_at(result, id);
-      piece = {text, text, true, field(token, "special") == json(true)};
-      result.added.add(text, id);
+      const auto flag = [&](const char* name) { return field(token, name) == json(true); };
+      add({.text = text,
+           .id = id_in(field(token, "id"), text),
+           .special = flag("special") || beside_.roles.contains(text),
+           .normalized = flag("normalized"),
+           .single_word = flag("single_word"),
+           .lstrip = flag("lstrip"),
+           .rstrip = flag("rstrip")},
+          result);
+    }
+  }
+
+  void add(const AddedToken& token, BpeFile& result) const {
+    const bool control = is_control(token);
+    for (const auto& [name, set] : {std::pair("lstrip", token.lstrip),
+                                    {"rstrip", token.rstrip},
+                                    {"single_word", token.single_word}})
+      if (control && set)
+        refuse(fmt::format("the added token \"{}\".{}", token.text, name), "true",
+               "false for special tokens and tags");
+    Piece& piece = piece_at(result, token.id);
+    piece = {token.text, token.text, true, control, token.special};
+    std::string made;
+    const bool normalize = token.normalized && result.nfc;
+    result.added.add(token, normalize ? std::string(to_nfc(token.text, made)) : token.text);
+  }
+
+  // Those of the files beside this one that it does not have.
+  void add_tokens_beside(BpeFile& result) const {
+    for (AddedToken token : beside_.tokens) {
+      const auto known = result.added.id_of(token.text);
+      const auto in_vocabulary = ids_.find(token.text);
+      const Token id = known                         ? *known
+                       : in_vocabulary != ids_.end() ? in_vocabulary->second
+                                                     : token.id;
+      const bool taken = id == token.id && !known && in_vocabulary == ids_.end() &&
+                         std::size_t(id) < result.pieces.size() &&
+                         !result.pieces[id].stored.empty();
+      if (id != token.id || taken)
+        spdlog::warn("{}: a file beside it says that {} is \"{}\"; here {} is \"{}\", which holds",
+                     place_, token.id, token.text, id, result.pieces[id].stored);
+      if (known || taken) continue;
+      token.id = id;
+      add(token, result);
+    }
+  }
+
+  // A tag of the vocabulary that has a role, such as an eos_token, is a special token though no
+  // list of added ones has it.
+  void add_roles(BpeFile& result) const {
+    for (const std::string& text : beside_.roles) {
+      const auto found = ids_.find(text);
+      if (found == ids_.end() || !is_tag(text) || result.added.find(text)) continue;
+      add({.text = text, .id = found->second, .special = true}, result);
     }
   }
 
   // "a b" in older files, ["a", "b"] in newer ones.
-  std::pair<std::string, std::string> pair_in(const json& merge) const {
+  std::pair<std::string, std::string> pair_in(const json& merge, std::size_t index) const {
     if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string())
       return {merge[0].get<std::string>(), merge[1].get<std::string>()};
     if (merge.is_string()) {
@@ -121,27 +173,78 @@ class Reader {
       if (space != std::string::npos && text.find(' ', space + 1) == std::string::npos)
         return {text.substr(0, space), text.substr(space + 1)};
     }
-    refuse("a merge", merge.dump(), "\"a b\" or [\"a\", \"b\"]");
+    refuse(fmt::format("model.merges[{}]", index), merge.dump(), "\"a b\" or [\"a\", \"b\"]");
+  }
+
+  Token part_of(const json& merge, std::size_t index, const std::string& text) const {
+    const auto found = ids_.find(text);
+    require(found != ids_.end(), ExitCode::usage,
+            "{}: model.merges[{}] is {}: \"{}\" is not in model.vocab", place_, index, merge.dump(),
+            text);
+    return found->second;
   }
 
   void read_merges(BpeFile& result) {
     const json& merges = field(field(file_, "model"), "merges");
     require(merges.is_array(), ExitCode::usage, "{}: model.merges is {}; wanted a list", place_,
             merges.type_name());
-    const auto id_of = [&](const std::string& text) {
-      const auto found = ids_.find(text);
-      require(found != ids_.end(), ExitCode::usage,
-              "{}: a merge names \"{}\", which is not in model.vocab", place_, text);
-      return found->second;
-    };
-    for (const json& merge : merges) {
-      const auto [left, right] = pair_in(merge);
-      const Merge ids{id_of(left), id_of(right), id_of(left + right)};
-      const auto is_added = [&](Token id) { return result.pieces[id].added; };
-      // Text must never merge into an added token.
-      if (!is_added(ids.left) && !is_added(ids.right) && !is_added(ids.result))
-        result.merges.push_back(ids);
+    std::vector<Merge> all;
+    for (std::size_t i = 0; i < merges.size(); ++i) {
+      const auto [left, right] = pair_in(merges[i], i);
+      all.push_back({part_of(merges[i], i, left), part_of(merges[i], i, right),
+                     part_of(merges[i], i, left + right)});
     }
+    require_enough(all, result);
+    for (const Merge& merge : all) {
+      const auto is_control = [&](Token id) { return result.pieces[id].control; };
+      // Text must never merge into a control.
+      if (!is_control(merge.left) && !is_control(merge.right) && !is_control(merge.result))
+        result.merges.push_back(merge);
+    }
+  }
+
+  // A trained vocabulary has a merge for each entry that is longer than a byte, so entries that no
+  // chain of merges makes show that merges are missing: then text would fall to pieces without a
+  // word. Added tokens need none.
+  void require_enough(const std::vector<Merge>& merges, const BpeFile& result) const {
+    const std::vector<bool> made = reached(merges, result);
+    std::size_t longer = 0, missing = 0;
+    std::string first;
+    for (std::size_t id = 0; id < made.size(); ++id) {
+      const Piece& piece = result.pieces[id];
+      if (piece.added || is_tag(piece.stored) || result.plain[id].size() < 2) continue;
+      ++longer;
+      if (!made[id] && missing++ == 0) first = piece.stored;
+    }
+    constexpr std::size_t kMostMissing = 100;  // one in so many
+    const std::string seen = fmt::format(
+        "{}: model.merges has {} merges; {} of the {} entries of model.vocab that are longer than "
+        "a byte are made by none of them, the first is \"{}\"",
+        place_, merges.size(), missing, longer, first);
+    require(missing * kMostMissing <= longer, ExitCode::usage,
+            "{}; wanted at most one in {}: the list is cut or of another tokenizer", seen,
+            kMostMissing);
+    if (missing > 0) spdlog::warn("{}", seen);
+  }
+
+  // Which ids merges can make, beginning with the single bytes.
+  std::vector<bool> reached(const std::vector<Merge>& merges, const BpeFile& result) const {
+    std::vector<bool> made(result.pieces.size());
+    for (const auto& [text, id] : ids_)
+      made[id] = from_byte_alphabet(text).value_or("").size() == 1;
+    for (bool more = true; more;) {  // once or twice: lists are in the order of their making
+      more = false;
+      for (const Merge& merge : merges)
+        if (made[merge.left] && made[merge.right] && !made[merge.result])
+          more = made[merge.result] = true;
+    }
+    return made;
+  }
+
+  void read_plain(BpeFile& result) const {
+    result.plain.resize(result.pieces.size());
+    for (const auto& [text, id] : ids_)
+      if (!result.pieces[id].control) result.plain[id] = from_byte_alphabet(text).value_or(text);
   }
 
   void read_normalizer(const json& normalizer, BpeFile& result) {
@@ -195,6 +298,7 @@ class Reader {
 
   const json& file_;
   const std::string& place_;
+  const AddedTokenFiles& beside_;
   std::unordered_map<std::string, Token> ids_;
   bool byte_level_ = false;
 };
@@ -202,7 +306,7 @@ class Reader {
 }  // namespace
 
 std::optional<BpeFile> read_bpe_file(const std::string& bytes, const std::string& place,
-                                     std::string& other) {
+                                     std::string& other, const AddedTokenFiles& beside) {
   const json file = parse_json_object(bytes, place);
   const std::string type = type_of(field(file, "model"));
   const std::string before = field(file, "pre_tokenizer").dump();
@@ -210,7 +314,7 @@ std::optional<BpeFile> read_bpe_file(const std::string& bytes, const std::string
     other = "a model of type " + type + " with the pre-tokenizer " + before.substr(0, 100);
     return std::nullopt;
   }
-  return Reader(file, place).read();
+  return Reader(file, place, beside).read();
 }
 
 }  // namespace dex

@@ -12,20 +12,13 @@
 namespace dex {
 namespace {
 
-std::vector<std::string> bytes_of_plain(const std::vector<Piece>& pieces) {
-  std::vector<std::string> bytes(pieces.size());
-  for (std::size_t id = 0; id < pieces.size(); ++id)
-    if (!pieces[id].added) bytes[id] = pieces[id].bytes;
-  return bytes;
-}
-
 class BpeTokenizer : public Tokenizer {
  public:
   BpeTokenizer(BpeFile file, const std::string& place, std::string digest)
       : pieces_(std::move(file.pieces)),
         added_(std::move(file.added)),
         splitter_(file.rules, place),
-        model_(bytes_of_plain(pieces_), file.merges, file.whole_words_first),
+        model_(std::move(file.plain), file.merges, file.whole_words_first),
         nfc_(file.nfc),
         begin_(file.begin) {
     digest_ = std::move(digest);
@@ -33,9 +26,7 @@ class BpeTokenizer : public Tokenizer {
 
   std::vector<Token> encode(std::string_view text) const override {
     require_utf8(text, "the text to tokenize");
-    std::vector<Token> ids;
-    append(text, ids);
-    return ids;
+    return ids_of(text, AddedTokens::Controls::stay_text);
   }
 
   std::vector<Token> encode_continuation(std::string_view text) const override {
@@ -44,11 +35,7 @@ class BpeTokenizer : public Tokenizer {
 
   std::vector<Token> encode_with_special(std::string_view text) const override {
     require_utf8(text, "the text to tokenize");
-    std::vector<Token> ids;
-    cut_at_controls(
-        added_, text, [&](std::string_view plain) { append(plain, ids); },
-        [&](Token id) { ids.push_back(id); });
-    return ids;
+    return ids_of(text, AddedTokens::Controls::become_ids);
   }
 
   std::string decode(std::span<const Token> ids, bool) const override {
@@ -59,7 +46,7 @@ class BpeTokenizer : public Tokenizer {
   }
 
   int size() const override { return pieces_.size(); }
-  bool is_special(Token id) const override { return has(id) && piece(id).control; }
+  bool is_special(Token id) const override { return has(id) && piece(id).special; }
   std::optional<Token> special_id(std::string_view text) const override {
     return added_.id_of(text);
   }
@@ -70,16 +57,31 @@ class BpeTokenizer : public Tokenizer {
   bool has(Token id) const { return id >= 0 && id < size(); }
   const Piece& piece(Token id) const { return pieces_[id]; }
 
+  std::vector<Token> ids_of(std::string_view text, AddedTokens::Controls controls) const {
+    using Stage = AddedTokens::Stage;
+    std::vector<Token> ids;
+    const auto token = [&](Token id) { ids.push_back(id); };
+    added_.cut(
+        text, Stage::as_typed, controls,
+        [&](std::string_view plain) {
+          std::string normal;
+          if (nfc_) plain = to_nfc(plain, normal);
+          added_.cut(
+              plain, Stage::normalized, controls, [&](std::string_view part) { append(part, ids); },
+              token);
+        },
+        token);
+    return ids;
+  }
+
   void append(std::string_view text, std::vector<Token>& ids) const {
-    std::string normal;
-    if (nfc_) text = to_nfc(text, normal);
     std::vector<std::string_view> words;
     splitter_.split(text, words);
     for (const std::string_view word : words) model_.append(word, ids);
   }
 
   std::vector<Piece> pieces_;
-  SpecialTokens added_;
+  AddedTokens added_;
   PreTokenizer splitter_;
   BpeModel model_;
   bool nfc_;
@@ -89,8 +91,8 @@ class BpeTokenizer : public Tokenizer {
 }  // namespace
 
 std::unique_ptr<Tokenizer> read_bpe_tokenizer(const std::string& bytes, const std::string& place,
-                                              std::string& other) {
-  auto file = read_bpe_file(bytes, place, other);
+                                              std::string& other, const AddedTokenFiles& beside) {
+  auto file = read_bpe_file(bytes, place, other, beside);
   if (!file) return nullptr;
   return std::make_unique<BpeTokenizer>(std::move(*file), place, sha256_of(bytes));
 }

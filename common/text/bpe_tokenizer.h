@@ -6,13 +6,15 @@
 #include <string>
 #include <string_view>
 
+#include "common/text/added_token_files.h"
 #include "common/text/tokenizer.h"
 
 namespace dex {
 
-// `bytes` are the file's, `place` its path. Null when the file is sound but its model is not
-// byte-level BPE; `other` then says what it is.
+// `bytes` are the file's, `place` its path, `beside` what the files beside it add. Null when the
+// file is sound but its model is not byte-level BPE; `other` then says what it is.
 std::unique_ptr<Tokenizer> read_bpe_tokenizer(const std::string& bytes, const std::string& place,
-                                              std::string& other);
+                                              std::string& other,
+                                              const AddedTokenFiles& beside = {});
 
 }  // namespace dex

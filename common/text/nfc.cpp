@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/base/error.h"
-#include "common/text/unicode_additions.h"
+#include "common/text/late_marks.h"
 #include "common/text/utf8.h"
 
 namespace dex {

@@ -1,14 +1,14 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "common/text/pre_tokenizer.h"
 
-#include <fmt/format.h>
 #include <pcre2.h>
-#include <utf8proc.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "common/base/error.h"
-#include "common/text/unicode_additions.h"
+#include "common/text/split_pattern.h"
+#include "common/text/unicode_tables.h"
 #include "common/text/utf8.h"
 
 namespace dex {
@@ -23,57 +23,6 @@ class PreTokenizer::Rule {
 };
 
 namespace {
-
-template <std::size_t N>
-std::string class_items(const CodeRange (&ranges)[N]) {
-  std::string items;
-  for (const CodeRange& range : ranges)
-    items += fmt::format("\\x{{{:x}}}-\\x{{{:x}}}", std::uint32_t(range.first),
-                         std::uint32_t(range.last));
-  return items;
-}
-
-// What an escape means to the reference's regex engine, as items of a PCRE2 character class.
-// PCRE2's \s would take U+180E as well, and its letters and numbers are those of an older Unicode.
-// ASCII first: it is found in a bitmap.
-std::string meaning_of(std::string_view escape) {
-  if (escape == "\\s" || escape == "\\S") return R"(\t-\r \x{85}\p{Z})";
-  if (escape == "\\p{L}") return R"(A-Za-z\p{L})" + class_items(kAddedLetters);
-  if (escape == "\\p{N}") return R"(0-9\p{N})" + class_items(kAddedNumbers);
-  return "";
-}
-
-std::string_view escape_at(std::string_view pattern, std::size_t at) {
-  for (const std::string_view known : {"\\s", "\\S", "\\p{L}", "\\p{N}"})
-    if (pattern.substr(at).starts_with(known)) return known;
-  return pattern.substr(at, 2);
-}
-
-std::string to_pcre2(std::string_view pattern, const std::string& place) {
-  std::string result;
-  bool in_class = false;
-  for (std::size_t at = 0; at < pattern.size();) {
-    if (pattern[at] != '\\') {
-      if (pattern[at] == '[') in_class = true;
-      if (pattern[at] == ']') in_class = false;
-      result += pattern[at++];
-      continue;
-    }
-    const std::string_view escape = escape_at(pattern, at);
-    const std::string items = meaning_of(escape);
-    require(!(in_class && escape == "\\S"), ExitCode::usage,
-            "{}: the Split pattern {} has \\S inside a class; supported is \\S outside of classes",
-            place, pattern);
-    if (items.empty())
-      result += escape;
-    else if (in_class)
-      result += items;
-    else
-      result += (escape == "\\S" ? "[^" : "[") + items + "]";
-    at += escape.size();
-  }
-  return result;
-}
 
 // What PCRE2 writes to while it matches; one for each thread.
 class MatchState {
@@ -114,8 +63,11 @@ class RegexRule : public PreTokenizer::Rule {
     const std::string translated = to_pcre2(pattern, place);
     int error = 0;
     PCRE2_SIZE offset = 0;
+    pcre2_compile_context* context = pcre2_compile_context_create(nullptr);
+    pcre2_set_newline(context, PCRE2_NEWLINE_LF);
     code_ = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
-                          PCRE2_UTF | PCRE2_UCP, &error, &offset, nullptr);
+                          PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &offset, context);
+    pcre2_compile_context_free(context);
     require(code_, ExitCode::usage, "{}: the Split pattern {} cannot be used: {}", place, pattern,
             message_of(error));
     // where the system forbids it, pcre2_match interprets instead
@@ -151,16 +103,9 @@ class RegexRule : public PreTokenizer::Rule {
 
 bool is_number(char32_t code) {
   if (code < 0x80) return code >= '0' && code <= '9';
-  const auto within = [code](const CodeRange& range) {
-    return code >= range.first && code <= range.last;
-  };
-  for (const CodeRange& range : kAddedNumbers)
-    if (within(range)) return true;
-  for (const CodeRange& range : kAddedDigits)
-    if (within(range)) return true;
-  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(code));
-  return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL ||
-         category == UTF8PROC_CATEGORY_NO;
+  const auto range = std::lower_bound(kDigitsNumbers.begin(), kDigitsNumbers.end(), code,
+                                      [](const CodeRange& r, char32_t c) { return r.last < c; });
+  return range != kDigitsNumbers.end() && code >= range->first;
 }
 
 class DigitsRule : public PreTokenizer::Rule {

@@ -2,11 +2,13 @@
 
 #include <cstdint>
 
+#include "common/text/added_tokens.h"
+
 namespace dex {
 namespace {
 
 // Field numbers of sentencepiece_model.proto.
-enum class ModelField { trainer_spec = 2, normalizer_spec = 3 };
+enum class ModelField { piece = 1, trainer_spec = 2, normalizer_spec = 3 };
 enum class TrainerField { model_type = 3, treat_whitespace_as_suffix = 24, byte_fallback = 35 };
 enum class NormalizerField {
   precompiled_charsmap = 2,
@@ -14,7 +16,9 @@ enum class NormalizerField {
   remove_extra_whitespaces = 4,
   escape_whitespaces = 5
 };
+enum class PieceField { text = 1, type = 3 };
 constexpr std::uint64_t kBpe = 2;
+constexpr char kControl = 3, kUserDefined = 4;
 
 // The fields of one protobuf message, in order.
 class Fields {
@@ -27,7 +31,7 @@ class Fields {
     const std::uint64_t key = varint();
     field = int(key >> 3);
     number = 0;
-    bytes = {};
+    bytes = rest_.substr(0, 1);  // of a number its first byte
     switch (key & 7) {
       case 0:
         number = varint();
@@ -48,7 +52,7 @@ class Fields {
 
   int field = 0;
   std::uint64_t number = 0;  // of an integer field
-  std::string_view bytes;    // of any other
+  std::string_view bytes;    // of any other field
 
  private:
   std::uint64_t varint() {
@@ -109,6 +113,25 @@ SentencePieceSettings read_sentencepiece_settings(std::string_view bytes) {
   settings.words_are_apart =
       bpe && byte_fallback && !suffix && escapes && !maps_characters && !settings.strips_spaces;
   return settings;
+}
+
+std::vector<int> hide_tags(std::string& bytes) {
+  std::vector<int> hidden;
+  int id = 0;
+  for (Fields model(bytes); model.next();) {
+    if (model.field != int(ModelField::piece)) continue;
+    std::string_view text, type;
+    for (Fields piece(model.bytes); piece.next();) {
+      if (piece.field == int(PieceField::text)) text = piece.bytes;
+      if (piece.field == int(PieceField::type)) type = piece.bytes;
+    }
+    if (!type.empty() && type.front() == kUserDefined && is_tag(text)) {
+      bytes[std::size_t(type.data() - bytes.data())] = kControl;
+      hidden.push_back(id);
+    }
+    ++id;
+  }
+  return hidden;
 }
 
 }  // namespace dex

@@ -1,18 +1,19 @@
 #include "common/text/sentencepiece_tokenizer.h"
 
 #include <sentencepiece_processor.h>
+#include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "common/base/digest.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/base/foreign_file.h"
-#include "common/base/json_file.h"
+#include "common/text/added_token_files.h"
+#include "common/text/added_tokens.h"
 #include "common/text/sentencepiece_settings.h"
-#include "common/text/special_tokens.h"
 #include "common/text/utf8.h"
 #include "common/text/whole_words.h"
 #include "common/text/word_cache.h"
@@ -20,7 +21,6 @@
 namespace dex {
 namespace {
 
-using nlohmann::json;
 using sentencepiece::SentencePieceProcessor;
 
 constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581 stands for a space in pieces
@@ -57,42 +57,31 @@ std::string text_of_piece(std::string_view piece) {
 class SentencePieceTokenizer : public Tokenizer {
  public:
   explicit SentencePieceTokenizer(const std::filesystem::path& path) {
-    const std::string bytes = read_file(path);
+    std::string bytes = read_file(path);
+    digest_ = sha256_of(bytes);
+    const std::vector<int> tags = hide_tags(bytes);
     load(whole_, bytes, path.string());
     load(going_on_, bytes + std::string(kNoDummyPrefix), path.string());
     settings_ = read_sentencepiece_settings(bytes);
-    for (int id = 0; id < whole_.GetPieceSize(); ++id) add_piece(id);
+    const AddedTokenFiles beside = read_added_token_files(path.parent_path());
+    for (int id = 0; id < whole_.GetPieceSize(); ++id)
+      add_piece(id, std::binary_search(tags.begin(), tags.end(), id), beside);
     if (settings_.words_are_apart && !spaces_only_begin_pieces()) settings_.words_are_apart = false;
     if (settings_.words_are_apart) words_.emplace(texts_of_normal());
-    if (whole_.bos_id() >= 0) begin_ = whole_.bos_id();
-    read_config(path.parent_path() / "tokenizer_config.json");
-    digest_ = sha256_of(bytes);
+    if (whole_.bos_id() >= 0 && beside.begins_texts) begin_ = whole_.bos_id();
+    for (const AddedToken& token : beside.tokens) add_token(token, path.string());
   }
 
   std::vector<Token> encode(std::string_view text) const override {
-    require_utf8(text, "the text to tokenize");
-    std::vector<Token> ids;
-    append(text, true, ids);
-    return ids;
+    return tokenize(text, true, AddedTokens::Controls::stay_text);
   }
 
   std::vector<Token> encode_continuation(std::string_view text) const override {
-    require_utf8(text, "the text to tokenize");
-    // A model that strips leading spaces would lose this one; there the dummy space has to stand
-    // for it.
-    const bool swap = settings_.strips_spaces && settings_.dummy_prefix && text.starts_with(' ');
-    std::vector<Token> ids;
-    append(swap ? text.substr(1) : text, swap, ids);
-    return ids;
+    return tokenize(text, false, AddedTokens::Controls::stay_text);
   }
 
   std::vector<Token> encode_with_special(std::string_view text) const override {
-    require_utf8(text, "the text to tokenize");
-    std::vector<Token> ids;
-    cut_at_controls(
-        controls_, text, [&](std::string_view plain) { append(plain, true, ids); },
-        [&](Token id) { ids.push_back(id); });
-    return ids;
+    return tokenize(text, true, AddedTokens::Controls::become_ids);
   }
 
   std::string decode(std::span<const Token> ids, bool whole) const override {
@@ -109,9 +98,9 @@ class SentencePieceTokenizer : public Tokenizer {
   }
 
   int size() const override { return pieces_.size(); }
-  bool is_special(Token id) const override { return has(id) && pieces_[id].control; }
+  bool is_special(Token id) const override { return has(id) && pieces_[id].special; }
   std::optional<Token> special_id(std::string_view text) const override {
-    return controls_.id_of(text);
+    return added_.id_of(text);
   }
   std::optional<Token> bos_id() const override { return begin_; }
   std::string text_of_id(Token id) const override { return has(id) ? pieces_[id].stored : ""; }
@@ -119,7 +108,7 @@ class SentencePieceTokenizer : public Tokenizer {
  private:
   struct Piece {
     std::string stored, text;
-    bool control = false;
+    bool special = false;
   };
 
   bool has(Token id) const { return id >= 0 && id < size(); }
@@ -129,6 +118,35 @@ class SentencePieceTokenizer : public Tokenizer {
     const auto status = processor.Encode({text.data(), text.size()}, &ids);
     require(status.ok(), ExitCode::bug, "SentencePiece: {}", status.ToString());
     return ids;
+  }
+
+  // `whole`: no text stands before this one.
+  std::vector<Token> tokenize(std::string_view text, bool whole,
+                              AddedTokens::Controls controls) const {
+    require_utf8(text, "the text to tokenize");
+    std::vector<Token> ids;
+    bool go_on = !whole;
+    added_.cut(
+        text, AddedTokens::Stage::as_typed, controls,
+        [&](std::string_view plain) {
+          if (go_on)
+            append_continuation(plain, ids);
+          else
+            append(plain, true, ids);
+          go_on = false;
+        },
+        [&](Token id) {
+          ids.push_back(id);
+          go_on = false;
+        });
+    return ids;
+  }
+
+  void append_continuation(std::string_view text, std::vector<Token>& ids) const {
+    // A model that strips leading spaces would lose this one; there the dummy space has to stand
+    // for it.
+    const bool swap = settings_.strips_spaces && settings_.dummy_prefix && text.starts_with(' ');
+    append(swap ? text.substr(1) : text, swap, ids);
   }
 
   void append(std::string_view text, bool whole, std::vector<Token>& ids) const {
@@ -178,44 +196,44 @@ class SentencePieceTokenizer : public Tokenizer {
     return texts;
   }
 
-  void add_piece(int id) {
-    Piece piece{whole_.IdToPiece(id), "", whole_.IsControl(id)};
+  void add_piece(int id, bool tag, const AddedTokenFiles& beside) {
+    Piece piece{whole_.IdToPiece(id), "", whole_.IsControl(id) && !tag};
+    const bool word = !whole_.IsUnknown(id) && !whole_.IsByte(id);
     if (whole_.IsUnknown(id))
       piece.text = kUnknown;
     else if (whole_.IsByte(id))
       piece.text = char(std::strtol(piece.stored.c_str() + 1, nullptr, 16));
     else
       piece.text = text_of_piece(piece.stored);
-    if (piece.control) controls_.add(piece.stored, id);
+    if (word && is_tag(piece.stored) && beside.roles.contains(piece.stored)) piece.special = true;
+    if (piece.special || tag)
+      added_.add({.text = piece.stored, .id = id, .special = piece.special},
+                 tag ? piece.text : piece.stored);
     pieces_.push_back(std::move(piece));
   }
 
-  void read_config(const std::filesystem::path& path) {
-    if (!std::filesystem::exists(path)) return;
-    const json config = read_json_object(path);
-    if (config.value("add_bos_token", json()) == json(false)) begin_.reset();
-    const json added = config.value("added_tokens_decoder", json());
-    for (const auto& [key, token] : added.items())
-      add_token(std::atoi(key.c_str()), token, path.string());
-  }
-
-  void add_token(Token id, const json& token, const std::string& place) {
-    constexpr int kMost = 1 << 24;
-    const json content = token.is_object() ? token.value("content", json()) : json();
-    const std::string text = content.is_string() ? content.get<std::string>() : "";
-    require(id >= 0 && id < kMost && !text.empty(), ExitCode::usage,
-            "{}: added_tokens_decoder has the id {} with {}; wanted an id from 0 to {} and an "
-            "object with a content",
-            place, id, token.dump(), kMost - 1);
-    if (id < whole_.GetPieceSize()) return;  // the model file has it
-    if (id >= size()) pieces_.resize(std::size_t(id) + 1);
-    pieces_[id] = {text, text, token.value("special", json()) == json(true)};
-    controls_.add(text, id);
+  void add_token(AddedToken token, const std::string& place) {
+    if (token.id < whole_.GetPieceSize()) {  // the model file has it
+      const Piece& piece = pieces_[token.id];
+      if (piece.stored != token.text && piece.text != token.text)
+        spdlog::warn("{}: a file beside it says that {} is \"{}\"; here it is \"{}\", which holds",
+                     place, token.id, token.text, piece.stored);
+      return;
+    }
+    if (const auto known = added_.id_of(token.text)) {
+      spdlog::warn("{}: a file beside it says that {} is \"{}\"; here {} is, which holds", place,
+                   token.id, token.text, *known);
+      return;
+    }
+    if (token.id >= size()) pieces_.resize(std::size_t(token.id) + 1);
+    pieces_[token.id] = {token.text, token.text, token.special};
+    token.normalized = false;  // there is no form of text between the typed one and the library
+    added_.add(token);
   }
 
   SentencePieceProcessor whole_, going_on_;  // with and without the dummy space
   std::vector<Piece> pieces_;
-  SpecialTokens controls_;
+  AddedTokens added_;
   SentencePieceSettings settings_;
   std::optional<WholeWords> words_;  // where words can be tokenized one by one
   mutable WordCache cache_;          // of those that are several pieces

@@ -16,7 +16,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& model_dir
                  model_path = model_dir / "tokenizer.model";
   std::string other;
   if (fs::exists(json_path))
-    if (auto tokenizer = read_bpe_tokenizer(read_file(json_path), json_path.string(), other))
+    if (auto tokenizer = read_bpe_tokenizer(read_file(json_path), json_path.string(), other,
+                                            read_added_token_files(model_dir)))
       return tokenizer;
   if (fs::exists(model_path)) return read_sentencepiece_tokenizer(model_path);
   require(other.empty(), ExitCode::usage,

@@ -17,16 +17,18 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // Ids of plain text, as the reference library gives them without special tokens. Special tokens
-  // in the text stay text: no id of an added token (<|im_end|>, and the likes of <think>, too) ever
-  // comes out. Invalid UTF-8 is an Error(usage).
+  // Ids of text that somebody typed: as the reference library gives them, but that a control stays
+  // text. Controls are the tokens that steer a model: special ones (<|im_end|>), and tags that a
+  // file has as ordinary added tokens (<think>, [TOOL]); none of their ids ever comes out. Other
+  // added tokens, such as letters and runs of spaces, are found in the text as the reference finds
+  // them. Invalid UTF-8 is an Error(usage).
   virtual std::vector<Token> encode(std::string_view text) const = 0;
 
   // The same for text that goes on from other text: SentencePiece puts no dummy space before it.
   virtual std::vector<Token> encode_continuation(std::string_view text) const = 0;
 
-  // As encode, but special tokens such as <|im_end|> become their ids. For raw prompts, on request
-  // only.
+  // As encode, but controls become their ids, too: all ids are the reference's. For raw prompts, on
+  // request only.
   virtual std::vector<Token> encode_with_special(std::string_view text) const = 0;
 
   // The text of ids; special ids and ids that the tokenizer does not have are left out. The dummy
@@ -36,7 +38,7 @@ class Tokenizer {
 
   virtual int size() const = 0;                 // last id + 1
   virtual bool is_special(Token id) const = 0;  // never part of decoded text
-  // "</s>", "<|im_end|>", "<think>", ...
+  // of an added token or a control piece: "</s>", "<|im_end|>", "<think>", ...
   virtual std::optional<Token> special_id(std::string_view text) const = 0;
   // what the model wants before a raw prompt
   virtual std::optional<Token> bos_id() const = 0;

@@ -155,13 +155,21 @@ void report_stops(const ModelConfig& c, const Tokenizer* tokenizer, Report& repo
     const auto id = tokenizer ? tokenizer->special_id(text) : std::nullopt;
     if (id) ids.insert(*id);
     if (!id) texts.push_back(text);
+    if (!id && tokenizer)
+      report.problem(fmt::format("the eos_token is \"{}\", which no tokenizer file has", text));
   }
+  for (const Token id : c.stop_ids)
+    if (tokenizer && tokenizer->text_of_id(id).empty())
+      report.problem(fmt::format("eos_token_id is {}, which the tokenizer does not have", id));
   for (Token id : ids)
     texts.push_back(tokenizer && id < tokenizer->size()
                         ? fmt::format("{} {}", id, tokenizer->text_of_id(id))
                         : std::to_string(id));
   report.row("stops at", "stop_ids", ids,
              texts.empty() ? "nothing" : fmt::format("{}", fmt::join(texts, ", ")));
+  if (!c.sampling.empty())
+    report.row("not applied", "sampling_not_applied", c.sampling,
+               fmt::format("{}: decoding is greedy", fmt::join(c.sampling, ", ")));
 }
 
 std::unique_ptr<Tokenizer> report_tokenizer(const fs::path& dir, std::int64_t vocabulary,
@@ -185,8 +193,9 @@ std::unique_ptr<Tokenizer> report_tokenizer(const fs::path& dir, std::int64_t vo
       report.remark("", fmt::format("{} rows of the head stand for no id: never emitted",
                                     vocabulary - tokenizer->size()));
     if (tokenizer->size() > vocabulary)
-      report.problem(fmt::format("the tokenizer has {} ids, the embedding {} rows",
-                                 tokenizer->size(), vocabulary));
+      report.remark("", fmt::format("the embedding has {} rows: ids from {} to {} have none, and "
+                                    "texts with them are refused",
+                                    vocabulary, vocabulary, tokenizer->size() - 1));
     return tokenizer;
   } catch (const Error& error) {
     report.problem(error.what());

@@ -10,6 +10,7 @@
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/peak_memory.h"
+#include "common/model/config.h"
 #include "common/text/chat_template.h"
 #include "common/text/tokenizer.h"
 #include "data/prepare.h"
@@ -77,6 +78,20 @@ int ask(const Flags& flags, const Renderer& renderer) {
   return 0;
 }
 
+// Ids that samples may have: the tokenizer's that the model, where its config.json is there, has a
+// row for.
+std::int64_t vocabulary_of(const std::filesystem::path& model, const Tokenizer& tokenizer) {
+  const std::int64_t ids = tokenizer.size();
+  if (!std::filesystem::exists(model / "config.json")) return ids;
+  const std::int64_t rows = read_model_config(model).vocab_size;
+  if (ids > rows)
+    spdlog::warn(
+        "{}: the tokenizer has {} ids, the embedding {} rows; records with an id from {} "
+        "on are skipped",
+        model.string(), ids, rows, rows);
+  return std::min(ids, rows);
+}
+
 int run(const Flags& flags) {
   const PrepareOptions& options = flags.options;
   require(options.out.empty() != flags.questions.out.empty(), ExitCode::usage,
@@ -90,7 +105,7 @@ int run(const Flags& flags) {
       tokenizer->digest(),
       chat.name(),
       chat.digest(),
-      tokenizer->size()};
+      vocabulary_of(flags.model, *tokenizer)};
   spdlog::info("prepare: template {}, vocabulary {}, {} threads", chat.name(), renderer.vocabulary,
                options.threads);
   if (!flags.questions.out.empty()) return ask(flags, renderer);

@@ -95,6 +95,22 @@ TEST_CASE("samples stand in the order of the file, with answers marked and count
   CHECK_THAT(skipped, Catch::Contains(R"({"id":"d","reason":"no_target","record":4})"));
 }
 
+TEST_CASE("a record with an id that the model has no row for is skipped, the others are kept") {
+  const TempDir dir;
+  json records = {record("a", {"1", "one"}), record("b", {"2", "zz"}), record("c", {"z", "3"})};
+  auto options = options_for(dir, records.dump());
+  options.held_out = 0;
+  Renderer renderer = byte_renderer();
+  renderer.vocabulary = 10 + 'z';
+  const auto report = prepare(options, renderer);
+  CHECK(report.manifest.facts.counts.at("kept") == 1);
+  CHECK(report.manifest.facts.counts.at("skipped.past_rows") == 2);
+  CHECK(report.manifest.facts.vocabulary == 10 + 'z');
+  CHECK(texts(options.out, "train") == std::vector<std::string>{"#1|#[one|]"});
+  CHECK_THAT(read_file(options.out / "skipped.jsonl"),
+             Catch::Contains(R"({"id":"b","reason":"past_rows","record":1})"));
+}
+
 TEST_CASE("any number of threads writes the same bytes") {
   const TempDir dir;
   const std::string text = many_records(300).dump(1);

@@ -4,7 +4,7 @@
     python tests/golden/compare_tokenizers.py --shared DIR --sharegpt FILE
 
 Texts: every message of the first ShareGPT records, and random Unicode strings. The reference of plain text is the same
-tokenizer file without its added tokens; with --controls, the file as it is. Ends with 1 when any ids differ.
+tokenizer file with its special tokens, and tags such as <think>, left as text; with --controls, the file as it is. Ends with 1 when any ids differ.
 """
 import argparse
 import json
@@ -101,6 +101,11 @@ def every_character():
     return ["".join(f"a{c} {c}1{c}{c}\n" for c in codes[i:i + 64]) for i in range(0, len(codes), 64)]
 
 
+def is_tag(text):
+    text = text.lstrip("\u2581")
+    return len(text) > 2 and (text[0] + text[-1]) in ("<>", "[]")
+
+
 class Reference:
     def __init__(self, directory, model, controls):
         self.pieces = None
@@ -108,10 +113,10 @@ class Reference:
             self.pieces = sentencepiece.SentencePieceProcessor(model_file=str(directory / "tokenizer.model"))
             return
         file = json.loads((directory / "tokenizer.json").read_text(encoding="utf-8"))
-        if not controls:
-            file["added_tokens"] = []
-            file["post_processor"] = None
+        for token in file["added_tokens"]:
+            token["special"] = token["special"] or is_tag(token["content"])
         self.tokenizer = tokenizers.Tokenizer.from_str(json.dumps(file))
+        self.tokenizer.encode_special_tokens = not controls
 
     def ids(self, text):
         if self.pieces:

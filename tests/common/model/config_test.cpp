@@ -226,6 +226,38 @@ TEST_CASE("the stop ids of all three files are joined") {
   CHECK(read(with(R"({"eos_token_id": [5, 4, 5]})")).stop_ids == std::vector<dex::Token>{4, 5});
 }
 
+TEST_CASE("an end token that only special_tokens_map.json names counts, too") {
+  const TempDir dir;
+  dir.write("config.json", kSmall.dump());
+  dir.write("special_tokens_map.json", R"({"eos_token": {"content": "<|im_end|>"}})");
+  CHECK(read_model_config(dir.path()).stop_texts == std::vector<std::string>{"<|im_end|>"});
+  dir.write("tokenizer_config.json", R"({"eos_token": "<|im_end|>"})");
+  CHECK(read_model_config(dir.path()).stop_texts == std::vector<std::string>{"<|im_end|>"});
+  dir.write("tokenizer_config.json", R"({"eos_token": "</s>"})");
+  CHECK(read_model_config(dir.path()).stop_texts == std::vector<std::string>{"</s>", "<|im_end|>"});
+}
+
+TEST_CASE("settings that would change what greedy decoding gives are listed with their values") {
+  const TempDir dir;
+  const auto listed = [&](const char* generation) {
+    dir.write("config.json", kSmall.dump());
+    dir.write("generation_config.json", generation);
+    return read_model_config(dir.path()).sampling;
+  };
+  CHECK(
+      listed(
+          R"({"do_sample": true, "temperature": 0.6, "top_k": 20, "top_p": 0.95, "eos_token_id": [2]})") ==
+      std::vector<std::string>{"do_sample true", "temperature 0.6", "top_k 20", "top_p 0.95"});
+  CHECK(listed(R"({"repetition_penalty": 1.05, "suppress_tokens": [1, 2]})") ==
+        std::vector<std::string>{"repetition_penalty 1.05", "suppress_tokens [1,2]"});
+  CHECK(
+      listed(
+          R"({"do_sample": false, "temperature": 1.0, "top_p": 1, "top_k": null, "bad_words_ids": [],
+                   "transformers_version": "5.0", "max_new_tokens": 512})")
+          .empty());
+  CHECK(read(kSmall).sampling.empty());
+}
+
 TEST_CASE("stop ids that are no ids are refused with the file that states them") {
   for (const char* value :
        {"100", "-1", "1.0", "\"</s>\"", "true", "[1, 100]", "[[1]]", "{}", "4294967297"})

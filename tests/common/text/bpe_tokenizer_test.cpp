@@ -247,6 +247,132 @@ TEST_CASE("what the file says and this reader does not know is refused by name")
   check_refused(twice, "Digits", "nothing");
 }
 
+TEST_CASE("merges that are missing, cut or another tokenizer's are refused") {
+  test::Pairs merges;
+  std::vector<std::string> known{"a", "b", "c"};
+  for (std::size_t i = 0; merges.size() < 300; ++i) {
+    const std::string left = known[i / 3], right = known[i % 3];
+    merges.emplace_back(left, right);
+    known.push_back(left + right);
+  }
+  TinyBpe tiny;
+  tiny.merges = merges;
+  const json whole = test::tiny_bpe_json(tiny);
+  const auto with_merges = [&](std::size_t count) {
+    json file = whole;
+    auto& list = file["model"]["merges"];
+    list.erase(list.begin() + std::ptrdiff_t(count), list.end());
+    return file;
+  };
+  made(whole);
+  made(with_merges(298));  // a vocabulary may have an entry or two that nothing makes
+  check_refused(with_merges(0), "has 0 merges", "one in 100");
+  check_refused(with_merges(150), "has 150 merges", "one in 100");
+  check_refused(with_merges(290), "has 290 merges", "one in 100");
+  json others = whole;  // parts and results are known, but nothing leads to them
+  others["model"]["merges"].erase(0);
+  check_refused(others, "299 merges", "one in 100");
+  json absent = whole;
+  absent["model"].erase("merges");
+  check_refused(absent, "model.merges is null", "a list");
+  for (const bool pairs : {false, true}) {  // later lists stand in another order
+    json reversed = whole;
+    auto& list = reversed["model"]["merges"];
+    std::reverse(list.begin(), list.end());
+    if (pairs) list[0] = {"zz", "a"};
+    if (pairs)
+      check_refused(reversed, "model.merges[0]", "\"zz\" is not in model.vocab");
+    else
+      made(reversed);
+  }
+  json bytes_only = test::tiny_bpe_json({.merges = {}});
+  CHECK(made(bytes_only)->encode("ab").size() == 2);
+}
+
+TEST_CASE("a bad merge is named by its index, its text and what is wrong") {
+  for (const auto& [merge, wrong] :
+       {std::pair<json, std::string>{"q qqq", "\"qqq\" is not in model.vocab"},
+        {"qqq q", "\"qqq\" is not in model.vocab"},
+        {"q z", "\"qz\" is not in model.vocab"},
+        {json{"q", "q", "q"}, "[\"a\", \"b\"]"},
+        {5, "[\"a\", \"b\"]"}}) {
+    json file = test::tiny_bpe_json();
+    file["model"]["merges"][7] = merge;
+    check_refused(file, "model.merges[7] is " + merge.dump(), wrong);
+  }
+}
+
+TEST_CASE("ordinary added tokens are found in text, special ones and tags are not") {
+  json file = test::tiny_bpe_json();
+  const int next = made(file)->size();
+  for (const char* text : {"\xC3\xBC", "    ", "<think>", "[TOOL]"})
+    file["added_tokens"].push_back(
+        {{"id", made(file)->size()}, {"content", text}, {"normalized", true}, {"special", false}});
+  const auto tokenizer = made(file);
+  const Token t = tokenizer->encode("t")[0];
+  CHECK(tokenizer->encode("t\xC3\xBCt    t") == Ids{t, next, t, next + 1, t});
+  CHECK(tokenizer->decode(Ids{t, next}) == "t\xC3\xBC");
+  for (const std::string text : {"<think>", "[TOOL]", "<|im_end|>"}) {
+    const Ids ids = tokenizer->encode(text);
+    CHECK(ids == made()->encode(text));
+    CHECK(tokenizer->decode(ids) == text);
+    CHECK(tokenizer->encode_with_special(text) == Ids{*tokenizer->special_id(text)});
+  }
+  // nothing is found inside a control that stays text
+  file["added_tokens"].push_back({{"id", next + 4}, {"content", "im"}, {"special", false}});
+  CHECK(made(file)->encode("<|im_end|>") == made()->encode("<|im_end|>"));
+  CHECK(made(file)->encode("im") == Ids{next + 4});
+}
+
+TEST_CASE("an ordinary added token takes white space and stands alone where its settings say so") {
+  const auto with = [](const char* name) {
+    json file = test::tiny_bpe_json();
+    file["added_tokens"].push_back({{"id", 300}, {"content", "ow"}, {name, true}});
+    return made(file);
+  };
+  const Token t = made()->encode("t")[0], space = made()->encode(" ")[0];
+  CHECK(with("normalized")->encode("t ow t") == Ids{t, space, 300, made()->encode(" t")[0]});
+  CHECK(with("lstrip")->encode("t \t ow t") == Ids{t, 300, made()->encode(" t")[0]});
+  CHECK(with("rstrip")->encode("t ow \xE2\x80\x83t") == Ids{t, space, 300, t});
+  CHECK(with("single_word")->encode("ow.") == Ids{300, made()->encode(".")[0]});
+  for (const std::string text : {"tow", "owt", "_ow", "ow1", "ow\xCC\x81"})
+    CHECK(with("single_word")->encode(text) == made()->encode(text));
+}
+
+TEST_CASE("an added token is found in normalized text if it says so, else in what was typed") {
+  for (const bool normalized : {false, true}) {
+    json file = test::tiny_bpe_json({.nfc = true});
+    file["added_tokens"].push_back(
+        {{"id", 300}, {"content", "e\xCC\x81"}, {"normalized", normalized}});
+    const auto tokenizer = made(file);
+    CHECK(tokenizer->encode("e\xCC\x81") == Ids{300});
+    CHECK((tokenizer->encode("\xC3\xA9") == Ids{300}) == normalized);
+  }
+}
+
+TEST_CASE("files beside tokenizer.json add tokens that it does not have") {
+  AddedTokenFiles beside;
+  beside.tokens = {{.text = "<|im_end|>", .id = 2},
+                   {.text = "<|eot|>", .id = 400, .special = true},
+                   {.text = "zz", .id = 401},
+                   {.text = "<|other|>", .id = 5}};
+  beside.roles = {"<|eot|>", "the", "<pad>"};
+  json file = test::tiny_bpe_json();
+  file["model"]["vocab"]["<pad>"] = 402;
+  std::string other;
+  const auto tokenizer = read_bpe_tokenizer(file.dump(), "here/tokenizer.json", other, beside);
+  CHECK(tokenizer->size() == 403);
+  CHECK(tokenizer->special_id("<|im_end|>") == 2);
+  CHECK(tokenizer->special_id("<|eot|>") == 400);
+  CHECK(tokenizer->is_special(400));
+  CHECK(tokenizer->encode("zz") == Ids{401});
+  CHECK_FALSE(tokenizer->special_id("<|other|>"));  // its id is another token's
+  CHECK(tokenizer->text_of_id(5) == made()->text_of_id(5));
+  CHECK(tokenizer->special_id("<pad>") == 402);  // a tag of the vocabulary that has a role
+  CHECK(tokenizer->is_special(402));
+  CHECK(tokenizer->encode(" the") == made()->encode(" the"));  // a word stays a word
+}
+
 TEST_CASE("a model that is not byte-level BPE is left to another reader") {
   json file = test::tiny_bpe_json();
   file["model"]["type"] = "Unigram";

@@ -2,6 +2,7 @@
 
 #include <sentencepiece_processor.h>
 #include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
 
@@ -177,6 +178,58 @@ TEST_CASE("ids past the model's pieces come from the tokenizer configuration bes
   CHECK(tokenizer->decode(Ids{size, size + 1}).empty());
   CHECK_FALSE(tokenizer->bos_id());
   CHECK(tokenizer->encode("<|im_end|>") == trained().tokenizer->encode("<|im_end|>"));
+}
+
+TEST_CASE("user-defined pieces are found in text as the library does, but tags stay text") {
+  const Trained model("--user_defined_symbols=<|im_start|>,[TOOL],zq,hello\xE2\x96\x81world");
+  const Tokenizer& tokenizer = *model.tokenizer;
+  const Token start = *tokenizer.special_id("<|im_start|>"), tool = *tokenizer.special_id("[TOOL]");
+  for (std::string text : random_texts(500))
+    CHECK(tokenizer.encode(text) == model.by_library(text));
+  for (const std::string text : {"a<|im_start|>b", "[TOOL]", "the<|im_start|>zq hello world"}) {
+    const Ids ids = tokenizer.encode(text), found = model.by_library(text);
+    CHECK(std::count(ids.begin(), ids.end(), start) + std::count(ids.begin(), ids.end(), tool) ==
+          0);
+    CHECK(std::count(found.begin(), found.end(), start) +
+              std::count(found.begin(), found.end(), tool) ==
+          1);
+    CHECK(tokenizer.decode(ids) == text);
+  }
+  const Ids asked = tokenizer.encode_with_special("a<|im_start|>b");
+  CHECK(std::count(asked.begin(), asked.end(), start) == 1);
+  CHECK_FALSE(tokenizer.is_special(start));  // shown, as the library shows it
+  CHECK(tokenizer.decode(Ids{start}) == "<|im_start|>");
+}
+
+TEST_CASE("added_tokens.json is read: ids, and what has a role is special") {
+  test::TempDir dir;
+  test::train_sentencepiece(dir);
+  const int size = trained().tokenizer->size();
+  dir.write(
+      "added_tokens.json",
+      nlohmann::json{{"<|im_end|>", size}, {"<|im_start|>", size + 1}, {"ZZ", size + 2}, {"<s>", 1}}
+          .dump());
+  dir.write("special_tokens_map.json", R"({"eos_token": {"content": "<|im_end|>"}})");
+  const auto tokenizer = read_sentencepiece_tokenizer(dir / "tokenizer.model");
+  CHECK(tokenizer->size() == size + 3);
+  CHECK(tokenizer->special_id("<|im_end|>") == size);
+  CHECK(tokenizer->is_special(size));
+  CHECK(tokenizer->special_id("<|im_start|>") == size + 1);
+  CHECK_FALSE(tokenizer->is_special(size + 1));
+  CHECK(tokenizer->encode("<|im_end|><|im_start|>") ==
+        trained().tokenizer->encode("<|im_end|><|im_start|>"));
+  CHECK(tokenizer->encode("ZZ") == Ids{size + 2});  // a word is found in text
+  CHECK(tokenizer->decode(Ids{size + 2}) == "ZZ");
+  for (const auto& [bytes, wrong] :
+       std::vector<std::pair<std::string, std::string>>{{R"({"<x>": -1})", "<x>"},
+                                                        {R"({"<x>": "1"})", "<x>"},
+                                                        {R"({"": 500})", "wanted"},
+                                                        {R"({"<x>": 99999999999})", "<x>"},
+                                                        {"[1]", "added_tokens.json"}}) {
+    dir.write("added_tokens.json", bytes);
+    CHECK_THROWS_WITH(read_sentencepiece_tokenizer(dir / "tokenizer.model"),
+                      Catch::Contains("added_tokens.json") && Catch::Contains(wrong));
+  }
 }
 
 TEST_CASE("files that are no SentencePiece model are refused with a hint") {

@@ -101,6 +101,31 @@ TEST_CASE("a directory without a usable tokenizer is refused with what it holds"
   CHECK(code_of(dir.path(), "tokenizer.json", "Xet pointer") == ExitCode::io);
 }
 
+TEST_CASE("files beside either make of tokenizer are read") {
+  for (const bool pieces : {false, true}) {
+    test::TempDir dir;
+    if (pieces)
+      test::train_sentencepiece(dir);
+    else
+      dir.write("tokenizer.json", test::tiny_bpe_json().dump());
+    const int size = load_tokenizer(dir.path())->size();
+    dir.write("added_tokens.json", json{{"<|a|>", size}, {"<|b|>", size + 1}}.dump());
+    dir.write("tokenizer_config.json",
+              json{{"eos_token", "<|a|>"},
+                   {"added_tokens_decoder",
+                    {{std::to_string(size + 1), {{"content", "<|c|>"}, {"special", true}}}}}}
+                  .dump());
+    const auto tokenizer = load_tokenizer(dir.path());
+    CHECK(tokenizer->size() == size + 2);
+    CHECK(tokenizer->special_id("<|a|>") == size);
+    CHECK(tokenizer->is_special(size));
+    CHECK(tokenizer->special_id("<|c|>") == size + 1);  // the decoder holds
+    CHECK_FALSE(tokenizer->special_id("<|b|>"));
+    dir.write("tokenizer_config.json", R"({"added_tokens_decoder": {"7x": {"content": "<|c|>"}}})");
+    CHECK(code_of(dir.path(), "tokenizer_config.json", "7x") == ExitCode::usage);
+  }
+}
+
 TEST_CASE("pointers and web pages in place of tokenizers are named as such") {
   const auto negative = test::shared("data/negative");
   if (!negative) return;
