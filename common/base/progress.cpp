@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "common/base/log.h"
+
 namespace dex {
 namespace {
 constexpr int kBarWidth = 24, kNarrowBarWidth = 8;
@@ -40,6 +42,7 @@ Progress::~Progress() {
 }
 
 void Progress::update(std::int64_t done, const std::string& note) {
+  if (is_quiet()) return;
   done_ = done;
   note_ = note;
   dirty_ = true;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/base/error.h"
+#include "common/base/start_thread.h"
 #include "common/base/within.h"
 #include "common/comm/gpu_link.h"
 #include "common/comm/nccl.h"
@@ -122,7 +123,7 @@ class C10dTransport::Group {
     auto task =
         std::make_shared<std::packaged_task<void()>>([link, peers] { link->connect(peers); });
     auto connected = task->get_future();
-    std::thread([task] { (*task)(); }).detach();
+    start_thread("connecting GPUs", [task] { (*task)(); }).detach();
     wait(peers, [&] {
       const bool ready = connected.wait_for(milliseconds(0)) == std::future_status::ready;
       if (ready) connected.get();

@@ -21,9 +21,9 @@ struct RankEnvironment {
 
 using Getenv = std::function<std::optional<std::string>(const std::string& name)>;
 
-// The first of torchrun, Slurm, Open MPI and PMI whose variables are there, else one rank. A
-// variable missing beside others, no number, or in contradiction to another is Error(usage) naming
-// it.
+// The first of torchrun, Slurm, Open MPI and PMI whose variables are there, else one rank. Slurm's
+// are those of the step; a job's script is no task of a step, so one rank. A variable missing
+// beside others, no number, or in contradiction to another is Error(usage) naming it.
 RankEnvironment rank_environment(const Getenv& variable);
 RankEnvironment rank_environment();  // of this process
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "common/base/error.h"
 #include "common/comm/rank_environment.h"
 
 namespace dex {
@@ -22,8 +23,15 @@ class Rendezvous {
   // serves until `end`.
   Rendezvous(const RankEnvironment& place, Clock::time_point end);
 
-  // Error(temporary) naming the ranks that have not come until `end`.
+  // Error(temporary) naming the ranks that have not come until `end`. At once, on all that are
+  // there: Error(usage) naming two processes of one rank or ranks that count others, and what one
+  // that does not join has said.
   void wait_for_all(Clock::time_point end);
+
+  // For a rank that will not join, so that the others do not wait for it. Takes some seconds at
+  // most, whether they are there or not.
+  static void refuse(const RankEnvironment& place, ExitCode code,
+                     const std::string& reason) noexcept;
 
   // What stopped a rank. Both take a short while at most, whatever the store's state.
   void post_failure(const std::string& text) noexcept;
