@@ -167,7 +167,8 @@ class Scripts(unittest.TestCase):
     def test_a_signal_to_the_script_of_an_array_ends_all_it_has_started(self):
         jobs = self.dir / "jobs.jsonl"
         jobs.write_text('{"prompt": "0"}\n')
-        for sent, stubborn in ((signal.SIGTERM, False), (signal.SIGINT, False), (signal.SIGHUP, False), (signal.SIGTERM, True)):
+        for sent, stubborn, code in ((signal.SIGTERM, False, 75), (signal.SIGINT, False, 130), (signal.SIGHUP, False, 129),
+                                     (signal.SIGTERM, True, 75)):
             with self.subTest(sent=sent, stubborn=stubborn):
                 name = f"{sent}-{stubborn}"
                 # a decoder with a child of its own, which may take its time
@@ -182,11 +183,11 @@ class Scripts(unittest.TestCase):
                 while not (self.dir / "pids").exists() or len((self.dir / "pids").read_text().split()) < 2:
                     time.sleep(0.01)
                 script.send_signal(sent)
-                self.assertEqual(script.wait(timeout=60), 75)
+                self.assertEqual(script.wait(timeout=60), code)
                 for pid in (self.dir / "pids").read_text().split():
                     with self.assertRaises(ProcessLookupError):
                         self.wait_for_end(int(pid))
-                self.assertIn("scontrol requeue 77_0", (self.dir / "log").read_text())
+                self.assertEqual("scontrol requeue 77_0" in (self.dir / "log").read_text(), code == 75)
 
     @staticmethod
     def wait_for_end(pid):
