@@ -153,20 +153,19 @@ Rendezvous::Rendezvous(const RankEnvironment& place, Clock::time_point end) : pl
   const Store store = connect(place, end);
   store->setTimeout(left_until(end));
   store_ = keys_of_attempt(place, store);
+  call_ = std::make_shared<RollCall>(store_, place);
 }
 
 void Rendezvous::wait_for_all(Clock::time_point end) {
-  const auto call = std::make_shared<RollCall>(store_, place_);
   std::vector<int> missing;
   try {
     for (; Clock::now() < end; std::this_thread::sleep_for(kPause)) {
-      const auto seen = within(end, [call] { return call->look(); });
+      const auto seen = within(end, [call = call_] { return call->look(); });
       if (!seen) break;
       if (seen->empty()) return;
       missing = *seen;
     }
   } catch (const Error&) {
-    if (serves(place_)) linger(call, Clock::now() + kAnswerTime);
     throw;
   } catch (const std::exception& error) {
     fail(ExitCode::temporary, "rank {}, joining: the store of rank 0 at {}:{} is gone: {}",
@@ -176,17 +175,40 @@ void Rendezvous::wait_for_all(Clock::time_point end) {
        place_.world, fmt::join(missing, ", "));
 }
 
+void Rendezvous::heed() {
+  try {
+    within(Clock::now() + kFailureTime, [call = call_] {
+      call->heed();
+      return true;
+    });
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception&) {  // the store went with its rank
+  }
+}
+
+void Rendezvous::give_up(const Error& error, Clock::time_point end) noexcept {
+  if (Clock::now() >= end) return;  // so do the others
+  const auto tell = [call = call_, code = error.code(), reason = std::string(error.what())] {
+    call->refuse(code, reason);
+    return true;
+  };
+  try {
+    try {
+      within(std::min(end, Clock::now() + kAnswerTime), tell);
+    } catch (const Error&) {  // no thread for it
+      tell();
+    }
+  } catch (const std::exception&) {
+  }
+  if (serves(place_)) linger(call_, std::min(end, Clock::now() + kAnswerTime));
+}
+
 void Rendezvous::refuse(const RankEnvironment& place, ExitCode code,
                         const std::string& reason) noexcept {
   try {
     const auto end = Clock::now() + kRefusalTime;
-    const Rendezvous here(place, end);
-    const auto call = std::make_shared<RollCall>(here.store_, place);
-    within(end, [call, code, reason] {
-      call->refuse(code, reason);
-      return true;
-    });
-    if (serves(place)) linger(call, end);
+    Rendezvous(place, end).give_up(Error(code, reason), end);
   } catch (const std::exception&) {  // then nobody waits there
   }
 }

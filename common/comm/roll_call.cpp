@@ -103,7 +103,7 @@ void RollCall::hold(bool joined) {
 void RollCall::heed() {
   if (!store_->check({kStopped})) return;
   const std::string posted = read(kStopped);
-  store_->add(kHeard, 1);
+  count_as_told();
   fail(ExitCode(std::atoi(posted.c_str())), "rank {}, joining: {}", place_.rank,
        posted.substr(posted.find(' ') + 1));
 }
@@ -139,7 +139,7 @@ std::optional<std::string> RollCall::twin() {
 
 void RollCall::refuse(ExitCode code, const std::string& reason) {
   const std::string key = key_of(place_.rank);
-  if (store_->check({key}) && Claim(read(key)).joined) return;  // another run
+  if (mine_.empty() && store_->check({key}) && Claim(read(key)).joined) return;  // another run's
   post(code, fmt::format("rank {} ({}) does not join: {}", place_.rank, me(), reason));
 }
 
@@ -156,7 +156,11 @@ void RollCall::stop(ExitCode code, const std::string& reason) {
 // The first one counts.
 void RollCall::post(ExitCode code, const std::string& reason) {
   store_->compareSet(kStopped, {}, bytes_of(fmt::format("{} {}", int(code), reason)));
-  store_->add(kHeard, 1);
+  count_as_told();
+}
+
+void RollCall::count_as_told() {
+  if (!std::exchange(told_, true)) store_->add(kHeard, 1);
 }
 
 bool RollCall::all_have_heard() { return store_->add(kHeard, 0) >= place_.world; }

@@ -25,7 +25,10 @@ class RollCall {
   // another rank has posted.
   std::vector<int> look();
 
-  // Of a rank that will not join: the others end with this.
+  // Throws what was posted, if anything was.
+  void heed();
+
+  // Of a rank that will not join: the others end with this, unless something was posted before.
   void refuse(ExitCode code, const std::string& reason);
 
   // Waits a moment for another process with this rank to show that it waits for the others. Posts
@@ -40,12 +43,12 @@ class RollCall {
   void claim();
   void renew();
   void hold(bool joined);
-  void heed();
   void compare(int rank);
   bool renewed(const std::string& seen);
   [[noreturn]] void twice(const Claim& other);
   [[noreturn]] void stop(ExitCode code, const std::string& reason);
   void post(ExitCode code, const std::string& reason);
+  void count_as_told();
 
   std::string me() const;
   std::string text(bool joined) const;
@@ -57,6 +60,7 @@ class RollCall {
   RankEnvironment place_;
   std::string id_, host_, mine_;  // id_: of this claim, in all the world; mine_: "" until claimed
   int beat_ = 0;
+  bool told_ = false;
   std::chrono::steady_clock::time_point renewed_;
   std::vector<int> missing_;
 };

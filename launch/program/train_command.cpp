@@ -43,8 +43,8 @@ TrainingData open_data(const TrainOptions& options, const Model& model) {
   const TokenShards held_out = TokenShards::open(options.data, "held_out");
   shards->require_made_for(model.tokenizer ? model.tokenizer->digest() : "",
                            model.config.vocab_size);
-  for (const TokenShards* split : {shards.get(), &held_out})
-    split->require_positions(model.config.max_positions);
+  shards->require_positions(model.config.max_positions);
+  held_out.require_positions(model.config.max_positions);
   return {.size = shards->size(),
           .sample = [shards](std::uint64_t index) { return shards->sample(index); },
           .held_out = held_out_samples(held_out, options.eval_samples),

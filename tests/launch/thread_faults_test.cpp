@@ -1,5 +1,6 @@
 // The program where the system gives it no more threads from the k-th on.
 #include <catch2/catch.hpp>
+#include <functional>
 
 #include "tests/launch/training_job.h"
 #include "tests/support/scale.h"
