@@ -133,11 +133,34 @@ RankEnvironment rank_environment(const Getenv& get) {
   return {.source = "one process"};
 }
 
-RankEnvironment rank_environment() {
-  return rank_environment([](const std::string& name) -> std::optional<std::string> {
-    const char* value = std::getenv(name.c_str());
-    return value ? std::optional<std::string>(value) : std::nullopt;
-  });
+std::optional<RankEnvironment> meeting_place(const Getenv& get) try {
+  const Variables variables(get);
+  const auto rank = variables.number("RANK", 0, kMaxRanks),
+             port = variables.number("MASTER_PORT", 1, 65535);
+  const auto address = variables.text("MASTER_ADDR");
+  if (!rank || !port || !address) return std::nullopt;
+  return RankEnvironment{
+      .rank = *rank,
+      .world = kMaxRanks,
+      .address = *address,
+      .port = std::uint16_t(*port),
+      .launcher_has_store = variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True",
+      .attempt = variables.text("TORCHELASTIC_RESTART_COUNT").value_or("0"),
+      .source = "torchrun"};
+} catch (const Error&) {
+  return std::nullopt;
 }
+
+namespace {
+
+std::optional<std::string> of_process(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value ? std::optional<std::string>(value) : std::nullopt;
+}
+
+}  // namespace
+
+RankEnvironment rank_environment() { return rank_environment(of_process); }
+std::optional<RankEnvironment> meeting_place() { return meeting_place(of_process); }
 
 }  // namespace dex

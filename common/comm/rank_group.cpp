@@ -33,9 +33,18 @@ Error current_error() {
   }
 }
 
+RankEnvironment own_environment() {
+  try {
+    return rank_environment();
+  } catch (const Error& error) {
+    if (const auto place = meeting_place()) Rendezvous::refuse(*place, error.code(), error.what());
+    throw;
+  }
+}
+
 }  // namespace
 
-RankGroup::RankGroup() : RankGroup(rank_environment()) {}
+RankGroup::RankGroup() : RankGroup(own_environment()) {}
 
 RankGroup::RankGroup(RankEnvironment environment) : environment_(std::move(environment)) {
   // libtorch logs errors only: its warnings of a lost connection carry a stack trace, and we tell

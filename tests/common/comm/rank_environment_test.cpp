@@ -108,6 +108,24 @@ TEST_CASE("half-set and contradictory environments are refused by name") {
   refused(with(kOpenMpi, "OMPI_COMM_WORLD_LOCAL_SIZE", "1"), {"MASTER_ADDR is missing"});
 }
 
+TEST_CASE("of a refused environment rank and meeting place are known where they are there") {
+  const auto place = [](const Environment& environment) {
+    return meeting_place([&](const std::string& name) -> std::optional<std::string> {
+      const auto found = environment.find(name);
+      return found == environment.end() ? std::nullopt : std::optional(found->second);
+    });
+  };
+  const auto known = place(with(kTorchrun, "WORLD_SIZE", "two"));
+  REQUIRE(known);
+  CHECK(known->rank == 3);
+  CHECK(known->address == "n1");
+  CHECK(known->port == 1234);
+  for (const char* name : {"RANK", "MASTER_ADDR", "MASTER_PORT"})
+    CHECK_FALSE(place(without(kTorchrun, name)));
+  CHECK_FALSE(place(with(kTorchrun, "RANK", "one")));
+  CHECK_FALSE(place(kSlurm));
+}
+
 TEST_CASE("a step of Slurm counts its own tasks, whatever the job has room for") {
   const Environment step =
       with(with(with(kSlurm, "SLURM_STEP_NUM_TASKS", "2"), "SLURM_PROCID", "1"),

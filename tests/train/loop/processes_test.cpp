@@ -319,6 +319,17 @@ TEST_CASE("a process that leaves before it joins is named to the others at once,
   }
 }
 
+TEST_CASE("a process whose environment contradicts itself is named to the others at once",
+          "[timing]") {
+  Training run;
+  const auto start = Clock::now();
+  std::vector<std::unique_ptr<Process>> all;
+  run.before[1] = {"WORLD_SIZE=1"};
+  for (int rank = 0; rank < 2; ++rank) all.push_back(run.start("out", rank, 3));
+  check_all_end(all, 2, {"RANK is 1, WORLD_SIZE is 1"});
+  CHECK(seconds_since(start) < kSlack + 10);
+}
+
 TEST_CASE("processes that were started with one number, or as parts of other runs, end with 2",
           "[timing]") {
   Training run;
