@@ -9,21 +9,25 @@
 #include <thread>
 #include <vector>
 
+#include "common/base/start_thread.h"
+
 namespace dex {
 
 class TaskQueue {
  public:
   explicit TaskQueue(int threads) {
-    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
-  }
-  ~TaskQueue() {  // tasks not begun are dropped
-    {
-      const std::lock_guard guard(mutex_);
-      stopping_ = true;
+    threads_.reserve(std::size_t(threads));
+    try {
+      for (int i = 0; i < threads; ++i)
+        threads_.push_back(
+            start_thread("tasks, " + std::to_string(i + 1) + " of " + std::to_string(threads),
+                         [this] { work(); }));
+    } catch (...) {
+      end();
+      throw;
     }
-    wake_.notify_all();
-    for (auto& thread : threads_) thread.join();
   }
+  ~TaskQueue() { end(); }  // tasks not begun are dropped
   TaskQueue(const TaskQueue&) = delete;
   TaskQueue& operator=(const TaskQueue&) = delete;
 
@@ -40,6 +44,14 @@ class TaskQueue {
   }
 
  private:
+  void end() {
+    {
+      const std::lock_guard guard(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_all();
+    for (auto& thread : threads_) thread.join();
+  }
   void work() {
     for (;;) {
       std::unique_lock guard(mutex_);

@@ -46,6 +46,7 @@ TokenShards TokenShards::open(const fs::path& dir, const std::string& split) {
           "{}: no split '{}', wanted train or held_out", dir.string(), split);
   for (const ShardFile& file : files->second) {
     shards.shards_.push_back(shards.open_shard(file));
+    shards.names_.push_back(file.file);
     shards.begins_.push_back(shards.begins_.back() + file.samples);
   }
   return shards;
@@ -97,6 +98,20 @@ void TokenShards::require_made_for(const std::string& tokenizer_digest, std::int
   require(facts().vocabulary <= embedding_rows, ExitCode::usage,
           "{}: made for a vocabulary of {}, the model's embedding has {} rows", dir_.string(),
           facts().vocabulary, embedding_rows);
+}
+
+void TokenShards::require_positions(std::int64_t positions) const {
+  std::uint64_t longest = 0;
+  std::size_t where = 0;
+  for (std::size_t s = 0; s < shards_.size(); ++s)
+    for (std::size_t i = 1; i < shards_[s].offsets.size(); ++i)
+      if (const auto length = shards_[s].offsets[i] - shards_[s].offsets[i - 1]; length > longest)
+        longest = length, where = s;
+  if (longest <= std::uint64_t(positions)) return;
+  fail(ExitCode::usage,
+       "{}: holds a sample of {} tokens, the model has {} positions; run dex prepare with "
+       "--max-len {} at most",
+       (dir_ / names_.at(where)).string(), longest, positions, positions);
 }
 
 }  // namespace dex

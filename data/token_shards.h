@@ -31,6 +31,10 @@ class TokenShards {
   void require_made_for(const std::string& tokenizer_digest, std::int64_t embedding_rows,
                         const std::string& template_digest = "") const;
 
+  // Error(usage) naming the shard of the longest sample, and both numbers, when that has more
+  // tokens than there are positions.
+  void require_positions(std::int64_t positions) const;
+
  private:
   struct Shard {
     std::unique_ptr<H5Reader> file;
@@ -42,6 +46,7 @@ class TokenShards {
   std::filesystem::path dir_;
   Manifest manifest_;
   std::vector<Shard> shards_;
+  std::vector<std::string> names_;      // of shards_
   std::vector<std::size_t> begins_{0};  // shard s holds samples [begins_[s], begins_[s+1])
 };
 

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <optional>
-#include <thread>
 
 #include "checkpoints/adapter_file.h"
+#include "common/base/allowed_cores.h"
 #include "common/base/dtype.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
@@ -19,8 +19,7 @@ constexpr int kMostThreads = 1024;
 int chosen_threads(const SessionOptions& options) {
   require(options.threads >= 0 && options.threads <= kMostThreads, ExitCode::usage,
           "--threads is {}, wanted 0 .. {}", options.threads, kMostThreads);
-  return options.threads > 0 ? options.threads
-                             : std::max(1, int(std::thread::hardware_concurrency()));
+  return options.threads > 0 ? options.threads : allowed_cores();
 }
 
 DepthSet chosen_depths(const SessionOptions& options, int num_layers,

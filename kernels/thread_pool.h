@@ -8,7 +8,8 @@ namespace dex {
 
 class ThreadPool {
  public:
-  // 1 runs everything on the caller; std::system_error where the system gives no more
+  // 1 runs everything on the caller; std::system_error with both numbers where the system gives
+  // fewer
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

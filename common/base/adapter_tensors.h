@@ -2,8 +2,10 @@
 #pragma once
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +25,17 @@ inline std::map<std::string, Shape> shapes(std::int64_t hidden, std::int64_t wid
 
 inline std::string name_at(int depth, std::string_view name) {
   return fmt::format("depth.{}.{}", depth, name);
+}
+
+// Of a name that name_at() gave, or nothing.
+inline std::optional<int> depth_of(std::string_view name) {
+  constexpr std::string_view kPrefix = "depth.";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  const char* end = name.data() + name.size();
+  int depth = 0;
+  const auto [rest, error] = std::from_chars(name.data() + kPrefix.size(), end, depth);
+  const bool whole = error == std::errc() && rest != end && *rest == '.' && depth >= 0;
+  return whole ? std::optional(depth) : std::nullopt;
 }
 
 }  // namespace dex::adapter_tensor

@@ -6,5 +6,6 @@ namespace dex {
 
 // Call once from main. Quiet keeps warnings and errors only.
 void start_log(bool quiet);
+inline bool is_quiet() { return !spdlog::should_log(spdlog::level::info); }
 
 }  // namespace dex

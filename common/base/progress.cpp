@@ -42,7 +42,7 @@ Progress::~Progress() {
 }
 
 void Progress::update(std::int64_t done, const std::string& note) {
-  if (!spdlog::should_log(spdlog::level::info)) return;  // --quiet
+  if (is_quiet()) return;
   done_ = done;
   note_ = note;
   dirty_ = true;

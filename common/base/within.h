@@ -4,18 +4,20 @@
 #include <future>
 #include <memory>
 #include <optional>
-#include <thread>
+
+#include "common/base/start_thread.h"
 
 namespace dex {
 
 // The call's result, or nothing when it has not come back by `end`: then it goes on in a thread
-// nobody waits for, so it must own all it uses. Throws what the call throws.
+// nobody waits for, so it must own all it uses. Throws what the call throws, and Error(temporary)
+// where there is no thread for it.
 template <typename Call>
 auto within(std::chrono::steady_clock::time_point end, Call call)
     -> std::optional<decltype(call())> {
   auto task = std::make_shared<std::packaged_task<decltype(call())()>>(std::move(call));
   auto result = task->get_future();
-  std::thread([task] { (*task)(); }).detach();
+  start_thread("a call with a deadline", [task] { (*task)(); }).detach();
   if (result.wait_until(end) != std::future_status::ready) return std::nullopt;
   return result.get();
 }

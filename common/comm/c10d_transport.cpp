@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/base/error.h"
+#include "common/base/start_thread.h"
 #include "common/base/within.h"
 #include "common/comm/gpu_link.h"
 #include "common/comm/nccl.h"
@@ -22,7 +23,8 @@ namespace {
 using Work = c10::intrusive_ptr<c10d::Work>;
 using std::chrono::milliseconds;
 
-constexpr std::size_t kSending = 4;  // messages to one rank that may be on their way
+constexpr std::size_t kSending = 4;        // messages to one rank that may be on their way
+constexpr auto kLook = milliseconds(100);  // whether a rank that others connect to has failed
 constexpr auto kPoll = std::chrono::microseconds(50);
 // for others to leave, or to read what stopped this rank
 constexpr auto kGrace = milliseconds(250);
@@ -50,8 +52,13 @@ class C10dTransport::Group {
         peers_(place.world) {
     const auto end = Clock::now() + deadline_;
     store_.emplace(place, end);
-    store_->wait_for_all(end);
-    connect(end);
+    try {
+      store_->wait_for_all(end);
+      connect(end);
+    } catch (const Error& error) {
+      store_->give_up(error, end);
+      throw;
+    }
   }
 
   ~Group() {
@@ -122,7 +129,7 @@ class C10dTransport::Group {
     auto task =
         std::make_shared<std::packaged_task<void()>>([link, peers] { link->connect(peers); });
     auto connected = task->get_future();
-    std::thread([task] { (*task)(); }).detach();
+    start_thread("connecting GPUs", [task] { (*task)(); }).detach();
     wait(peers, [&] {
       const bool ready = connected.wait_for(milliseconds(0)) == std::future_status::ready;
       if (ready) connected.get();
@@ -171,13 +178,20 @@ class C10dTransport::Group {
 
   void connect(Clock::time_point end) {
     const auto left = std::chrono::duration_cast<milliseconds>(end - Clock::now());
+    using Wire = c10::intrusive_ptr<c10d::Backend>;
     try {
-      auto made = within(end + milliseconds(200), [place = place_, store = store_->store(), left] {
-        return connect_process_group(place, store, std::max(left, milliseconds(1)));
-      });
-      require(made.has_value(), ExitCode::temporary,
-              "rank {}, joining: the ranks did not connect to each other in time", place_.rank);
-      group_ = *made;
+      auto task = std::make_shared<std::packaged_task<Wire()>>(
+          [place = place_, store = store_->store(), left] {
+            return connect_process_group(place, store, std::max(left, milliseconds(1)));
+          });
+      auto made = task->get_future();
+      start_thread("connecting ranks", [task] { (*task)(); }).detach();
+      while (made.wait_for(kLook) != std::future_status::ready) {
+        store_->heed();
+        require(Clock::now() < end + milliseconds(200), ExitCode::temporary,
+                "rank {}, joining: the ranks did not connect to each other in time", place_.rank);
+      }
+      group_ = made.get();
     } catch (const Error&) {
       throw;
     } catch (const std::exception& error) {

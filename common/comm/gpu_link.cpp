@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "common/base/log.h"
+#include "common/base/start_thread.h"
 #include "common/base/within.h"
 
 namespace dex {
@@ -42,14 +43,18 @@ GpuLink::GpuLink(c10::intrusive_ptr<c10d::Backend> up, c10::intrusive_ptr<c10d::
 
 GpuLink::~GpuLink() {
   // Each in a thread of its own: the end of one may wait for what the other still sends.
-  const auto ended = within(std::chrono::steady_clock::now() + kGiveUp,
-                            [up = std::move(up_), down = std::move(down_)] {
-                              std::thread other([&] { abort(*up); });
-                              abort(*down);
-                              other.join();
-                              return true;
-                            });
-  if (!ended) spdlog::warn("the connections between GPUs do not end; left as they are");
+  try {
+    const auto ended = within(
+        std::chrono::steady_clock::now() + kGiveUp, [up = std::move(up_), down = std::move(down_)] {
+          std::thread other = start_thread("the end of a connection", [&] { abort(*up); });
+          abort(*down);
+          other.join();
+          return true;
+        });
+    if (!ended) spdlog::warn("the connections between GPUs do not end; left as they are");
+  } catch (const std::exception& error) {
+    spdlog::warn("the connections between GPUs are left as they are: {}", error.what());
+  }
 }
 
 void GpuLink::connect(std::vector<int> peers) {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/base/start_thread.h"
 #include "common/comm/process_group.h"
 
 namespace dex {
@@ -23,7 +24,9 @@ int header_tag(std::int64_t message) { return int(2 * message % kTags); }
 int bytes_tag(std::int64_t message) { return int((2 * message + 1) % kTags); }
 
 void PeerInbox::listen(c10d::Backend& group, int from) {
-  if (!reader_.joinable()) reader_ = std::thread([this, &group, from] { read(group, from); });
+  if (reader_.joinable()) return;
+  reader_ = start_thread("what rank " + std::to_string(from) + " sends",
+                         [this, &group, from] { read(group, from); });
 }
 
 void PeerInbox::stop() {

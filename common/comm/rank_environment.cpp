@@ -13,13 +13,16 @@ constexpr int kDefaultPort = 29500;  // torchrun's
 
 // The order in which launchers are looked for. `rank` tells that the launcher started this process;
 // `size` alone does so only where `size_tells`: Slurm sets it in every job, started by srun or not.
+// srun's variables of the step come before the job's, which may have room for more tasks.
 struct Launcher {
   const char *source, *rank, *size, *local_rank, *local_size;
   bool size_tells;
+  const char* step_size = nullptr;
 };
 constexpr Launcher kLaunchers[] = {
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", true},
-    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr, false},
+    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr, false,
+     "SLURM_STEP_NUM_TASKS"},
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE", true},
     {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", true},
@@ -49,6 +52,16 @@ class Variables {
  private:
   const Getenv& get_;
 };
+
+// The script of a job has rank 0 of all the job's tasks in its environment, but is no task: srun
+// starts those, and says which step they are.
+bool in_batch_script(const Variables& variables, const Launcher& launcher) {
+  if (!launcher.step_size || variables.text(launcher.rank) != "0") return false;
+  for (const char* of_step :
+       {launcher.step_size, "SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NODELIST"})
+    if (variables.text(of_step)) return false;
+  return true;
+}
 
 int needed(const Variables& variables, const Launcher& launcher, const char* name, int least) {
   const auto value = variables.number(name, least, kMaxRanks);
@@ -95,9 +108,11 @@ void find_meeting_place(const Variables& variables, const Launcher& launcher,
 
 RankEnvironment rank_environment(const Getenv& get) {
   const Variables variables(get);
-  for (const Launcher& launcher : kLaunchers) {
+  for (Launcher launcher : kLaunchers) {
     if (!variables.text(launcher.rank) && !(launcher.size_tells && variables.text(launcher.size)))
       continue;
+    if (in_batch_script(variables, launcher)) continue;
+    if (variables.text(launcher.step_size)) launcher.size = launcher.step_size;
     RankEnvironment place{.source = launcher.source};
     place.rank = needed(variables, launcher, launcher.rank, 0);
     place.world = needed(variables, launcher, launcher.size, 1);
@@ -118,11 +133,34 @@ RankEnvironment rank_environment(const Getenv& get) {
   return {.source = "one process"};
 }
 
-RankEnvironment rank_environment() {
-  return rank_environment([](const std::string& name) -> std::optional<std::string> {
-    const char* value = std::getenv(name.c_str());
-    return value ? std::optional<std::string>(value) : std::nullopt;
-  });
+std::optional<RankEnvironment> meeting_place(const Getenv& get) try {
+  const Variables variables(get);
+  const auto rank = variables.number("RANK", 0, kMaxRanks),
+             port = variables.number("MASTER_PORT", 1, 65535);
+  const auto address = variables.text("MASTER_ADDR");
+  if (!rank || !port || !address) return std::nullopt;
+  return RankEnvironment{
+      .rank = *rank,
+      .world = kMaxRanks,
+      .address = *address,
+      .port = std::uint16_t(*port),
+      .launcher_has_store = variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True",
+      .attempt = variables.text("TORCHELASTIC_RESTART_COUNT").value_or("0"),
+      .source = "torchrun"};
+} catch (const Error&) {
+  return std::nullopt;
 }
+
+namespace {
+
+std::optional<std::string> of_process(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value ? std::optional<std::string>(value) : std::nullopt;
+}
+
+}  // namespace
+
+RankEnvironment rank_environment() { return rank_environment(of_process); }
+std::optional<RankEnvironment> meeting_place() { return meeting_place(of_process); }
 
 }  // namespace dex

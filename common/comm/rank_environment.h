@@ -21,10 +21,15 @@ struct RankEnvironment {
 
 using Getenv = std::function<std::optional<std::string>(const std::string& name)>;
 
-// The first of torchrun, Slurm, Open MPI and PMI whose variables are there, else one rank. A
-// variable missing beside others, no number, or in contradiction to another is Error(usage) naming
-// it.
+// The first of torchrun, Slurm, Open MPI and PMI whose variables are there, else one rank. Slurm's
+// are those of the step; a job's script is no task of a step, so one rank. A variable missing
+// beside others, no number, or in contradiction to another is Error(usage) naming it.
 RankEnvironment rank_environment(const Getenv& variable);
 RankEnvironment rank_environment();  // of this process
+
+// Where rank_environment() refuses the rest: the rank and where the others wait for it, so that
+// they can be told, if that much is known.
+std::optional<RankEnvironment> meeting_place(const Getenv& variable);
+std::optional<RankEnvironment> meeting_place();
 
 }  // namespace dex

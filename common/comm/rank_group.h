@@ -28,6 +28,17 @@ class RankGroup {
   const RankEnvironment& environment() const { return environment_; }
   bool alone() const { return environment_.world == 1; }
 
+  // What this rank does before it joins. An error of it ends the others, too, which wait for it.
+  template <typename Work>
+  void prepare(const Work& work) {
+    try {
+      work();
+    } catch (...) {
+      refuse();
+      throw;
+    }
+  }
+
   // Meets all other ranks. Ranks but the first log warnings only from here on. Error(temporary)
   // within `deadline` seconds naming the ranks that are missing. The deadline then holds for every
   // wait for a peer, until set_deadline() gives another.
@@ -56,7 +67,9 @@ class RankGroup {
 
  private:
   void leave();
-  void tell_peers() noexcept;  // of the exception that is being handled
+  // of the exception that is being handled
+  void tell_peers() noexcept;
+  void refuse() noexcept;
 
   RankEnvironment environment_;
   std::unique_ptr<C10dTransport> transport_;

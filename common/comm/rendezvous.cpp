@@ -16,6 +16,7 @@
 #include "common/base/error.h"
 #include "common/base/within.h"
 #include "common/comm/process_group.h"
+#include "common/comm/roll_call.h"
 
 namespace dex {
 namespace {
@@ -25,6 +26,8 @@ constexpr auto kPause = std::chrono::milliseconds(20);
 constexpr auto kProbeTime = std::chrono::seconds(2);
 constexpr auto kNameTime = std::chrono::seconds(60);
 constexpr auto kFailureTime = std::chrono::milliseconds(300);
+constexpr auto kAnswerTime = std::chrono::milliseconds(3000);   // of a store that is there
+constexpr auto kRefusalTime = std::chrono::milliseconds(6000);  // for the others to come and hear
 
 std::chrono::milliseconds left_until(Clock::time_point end) {
   return std::max(std::chrono::milliseconds(1),
@@ -75,31 +78,71 @@ std::string wait_for_server(const RankEnvironment& place, bool serves, Clock::ti
   return unknown.empty() ? kSilent : unknown;
 }
 
+bool serves(const RankEnvironment& place) { return place.rank == 0 && !place.launcher_has_store; }
+
+Store keys_of_attempt(const RankEnvironment& place, const Store& store) {
+  return c10::make_intrusive<c10d::PrefixStore>("dex/" + place.attempt, store);
+}
+
+Store open_store(const RankEnvironment& place, bool server, Clock::time_point end) {
+  c10d::TCPStoreOptions options;
+  options.port = place.port;
+  options.isServer = server;
+  options.waitWorkers = false;
+  options.timeout = left_until(end);
+  const auto store = within(end, [options, host = place.address]() -> Store {
+    return c10::make_intrusive<c10d::TCPStore>(host, options);
+  });
+  return store ? *store : Store();
+}
+
+// Whose port it is that rank 0 wants: "" when it is no rank 0's.
+std::string occupant(const RankEnvironment& place, Clock::time_point end) {
+  try {
+    const auto soon = std::min(end, Clock::now() + kAnswerTime);
+    const Store store = open_store(place, /*server=*/false, soon);
+    if (!store) return "";
+    const auto who = within(std::min(end, Clock::now() + 2 * kAnswerTime), [place, store] {
+      return RollCall(keys_of_attempt(place, store), place).twin();
+    });
+    return who && *who ? fmt::format(" by rank 0 of another run, {}", **who) : "";
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception&) {
+    return "";
+  }
+}
+
 Store connect(const RankEnvironment& place, Clock::time_point end) {
   // the library's store answers a peer that is gone as if it were there
   std::signal(SIGPIPE, SIG_IGN);
-  c10d::TCPStoreOptions options;
-  options.port = place.port;
-  options.isServer = place.rank == 0 && !place.launcher_has_store;
-  options.waitWorkers = false;
-  std::string reason = wait_for_server(place, options.isServer, end);
+  std::string reason = wait_for_server(place, serves(place), end);
   try {
     if (reason.empty()) {
       reason = kSilent;
-      options.timeout = left_until(end);
-      const auto store = within(end, [options, host = place.address]() -> Store {
-        return c10::make_intrusive<c10d::TCPStore>(host, options);
-      });
-      if (store) return *store;
+      if (const Store store = open_store(place, serves(place), end)) return store;
     }
+  } catch (const Error&) {
+    throw;
   } catch (const std::exception& error) {
     reason = first_line(error.what());
   }
-  require(reason.find("EADDRINUSE") == std::string::npos, ExitCode::temporary,
-          "rank {}, joining: port {} is in use: {}", place.rank, place.port, reason);
+  if (reason.find("EADDRINUSE") != std::string::npos)
+    fail(ExitCode::temporary, "rank {}, joining: port {} is in use{}: {}", place.rank, place.port,
+         occupant(place, end), reason);
   fail(ExitCode::temporary,
        "rank {}, joining: no store at {}:{} (MASTER_ADDR, MASTER_PORT), where rank 0 should be: {}",
        place.rank, place.address, place.port, reason);
+}
+
+// Whoever serves goes last, so that the others hear why.
+void linger(const std::shared_ptr<RollCall>& call, Clock::time_point end) noexcept {
+  try {
+    while (Clock::now() < end &&
+           !within(end, [call] { return call->all_have_heard(); }).value_or(true))
+      std::this_thread::sleep_for(kPause);
+  } catch (const std::exception&) {
+  }
 }
 
 std::string key_of(const char* kind, int rank) { return fmt::format("{}/{}", kind, rank); }
@@ -109,31 +152,65 @@ std::string key_of(const char* kind, int rank) { return fmt::format("{}/{}", kin
 Rendezvous::Rendezvous(const RankEnvironment& place, Clock::time_point end) : place_(place) {
   const Store store = connect(place, end);
   store->setTimeout(left_until(end));
-  store_ = c10::make_intrusive<c10d::PrefixStore>("dex/" + place.attempt, store);
+  store_ = keys_of_attempt(place, store);
+  call_ = std::make_shared<RollCall>(store_, place);
 }
 
 void Rendezvous::wait_for_all(Clock::time_point end) {
   std::vector<int> missing;
   try {
-    const auto came = within(end, [store = store_, rank = place_.rank] {
-      store->set(key_of("here", rank), std::vector<std::uint8_t>{1});
-      return true;
-    });
-    for (int rank = 0; rank < place_.world; ++rank) missing.push_back(rank);
-    while (came && Clock::now() < end) {
-      std::erase_if(missing, [&](int rank) {
-        return within(end, [store = store_, rank] { return store->check({key_of("here", rank)}); })
-            .value_or(false);
-      });
-      if (missing.empty()) return;
-      std::this_thread::sleep_for(kPause);
+    for (; Clock::now() < end; std::this_thread::sleep_for(kPause)) {
+      const auto seen = within(end, [call = call_] { return call->look(); });
+      if (!seen) break;
+      if (seen->empty()) return;
+      missing = *seen;
     }
+  } catch (const Error&) {
+    throw;
   } catch (const std::exception& error) {
     fail(ExitCode::temporary, "rank {}, joining: the store of rank 0 at {}:{} is gone: {}",
          place_.rank, place_.address, place_.port, first_line(error.what()));
   }
   fail(ExitCode::temporary, "rank {}, joining: of {} ranks these have not come: {}", place_.rank,
        place_.world, fmt::join(missing, ", "));
+}
+
+void Rendezvous::heed() {
+  try {
+    within(Clock::now() + kFailureTime, [call = call_] {
+      call->heed();
+      return true;
+    });
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception&) {  // the store went with its rank
+  }
+}
+
+void Rendezvous::give_up(const Error& error, Clock::time_point end) noexcept {
+  if (Clock::now() >= end) return;  // so do the others
+  const auto tell = [call = call_, code = error.code(), reason = std::string(error.what())] {
+    call->refuse(code, reason);
+    return true;
+  };
+  try {
+    try {
+      within(std::min(end, Clock::now() + kAnswerTime), tell);
+    } catch (const Error&) {  // no thread for it
+      tell();
+    }
+  } catch (const std::exception&) {
+  }
+  if (serves(place_)) linger(call_, std::min(end, Clock::now() + kAnswerTime));
+}
+
+void Rendezvous::refuse(const RankEnvironment& place, ExitCode code,
+                        const std::string& reason) noexcept {
+  try {
+    const auto end = Clock::now() + kRefusalTime;
+    Rendezvous(place, end).give_up(Error(code, reason), end);
+  } catch (const std::exception&) {  // then nobody waits there
+  }
 }
 
 void Rendezvous::post_failure(const std::string& text) noexcept {

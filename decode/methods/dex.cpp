@@ -8,7 +8,9 @@
 #include <exception>
 #include <thread>
 
+#include "common/base/allowed_cores.h"
 #include "common/base/error.h"
+#include "common/base/start_thread.h"
 #include "common/comm/transport.h"
 #include "common/model/cpu_engine.h"
 #include "decode/explorer/explorer.h"
@@ -87,9 +89,19 @@ class DexDecoder final : public Decoder {
       }
     };
     // Every explorer in a thread of its own: binding one to a core must not bind the caller.
-    std::vector<std::jthread> threads;
-    for (std::size_t k = 0; k < size; ++k) threads.emplace_back(explore, k);
-    threads.clear();
+    std::vector<std::thread> threads;
+    threads.reserve(size);
+    std::exception_ptr unborn;
+    try {
+      for (std::size_t k = 0; k < size; ++k)
+        threads.push_back(start_thread(fmt::format("explorer {} of {}", k + 1, size),
+                                       [&explore, k] { explore(k); }));
+    } catch (const Error& error) {
+      unborn = std::current_exception();
+      peers[threads.size()]->abort(error.what(), error.code());  // those that are there wait for it
+    }
+    for (std::thread& thread : threads) thread.join();
+    if (unborn) std::rethrow_exception(unborn);
     rethrow_cause(errors);
     return result;
   }
@@ -134,7 +146,6 @@ LatticePolicy ExploreOptions::policy() const {
 std::vector<int> ExploreOptions::cores(int num_stages) const {
   std::vector<int> cores;
   if (devices.empty() || devices == "cpu") return cores;
-  const int most = std::thread::hardware_concurrency();
   for (std::size_t at = 0; at <= devices.size();) {
     const auto end = std::min(devices.find(',', at), devices.size());
     const std::string one = devices.substr(at, end - at);
@@ -142,8 +153,8 @@ std::vector<int> ExploreOptions::cores(int num_stages) const {
     const bool cpu = one.starts_with("cpu:") &&
                      std::from_chars(one.data() + 4, one.data() + one.size(), core).ptr ==
                          one.data() + one.size();
-    require(cpu && core >= 0 && core < most, ExitCode::usage,
-            "--devices names \"{}\", wanted cpu:0 .. cpu:{}", one, most - 1);
+    require(cpu && may_run_on(core), ExitCode::usage,
+            "--devices names \"{}\", wanted cpu:N, N a core that this process may run on", one);
     cores.push_back(core);
     at = end + 1;
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -91,12 +93,15 @@ struct ThreadPool::State {
 };
 
 ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>(std::max(1, threads))) {
+  state_->threads.reserve(state_->shares.size());
   try {
     for (int i = 1; i < threads; ++i)
       state_->threads.emplace_back([s = state_.get(), i] { s->serve(std::size_t(i)); });
-  } catch (...) {
+  } catch (const std::system_error& error) {
     state_->end();
-    throw;
+    throw std::system_error(error.code(), "a pool of " + std::to_string(threads) +
+                                              " threads, of which " +
+                                              std::to_string(this->threads()) + " could be had");
   }
 }
 

@@ -45,8 +45,11 @@ int run(int argc, char** argv) {
     program.parse(argc, argv);
   } catch (const CLI::Success& help_or_version) {
     return program.exit(help_or_version);
-  } catch (const CLI::ParseError& error) {
-    dex::fail(dex::ExitCode::usage, "{}", error.what());
+  } catch (const std::exception& error) {
+    if (program.got_subcommand("train")) dex::refuse_to_join(error.what());
+    if (dynamic_cast<const CLI::ParseError*>(&error))
+      dex::fail(dex::ExitCode::usage, "{}", error.what());
+    throw;
   }
   dex::start_log(quiet);
   if (!program.got_subcommand("train")) dex::StopSignal::release();

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <thread>
 
+#include "common/base/allowed_cores.h"
 #include "common/base/command_line.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
@@ -120,7 +120,7 @@ int run(const Flags& flags) {
 void add_prepare_command(CLI::App& program, std::function<int()>& chosen) {
   auto flags = std::make_shared<Flags>();
   PrepareOptions& options = flags->options;
-  options.threads = int(std::max(1u, std::thread::hardware_concurrency()));
+  options.threads = allowed_cores();
   CLI::App* command =
       program.add_subcommand("prepare", "Turn a ShareGPT file into token shards for training");
   command->add_option("--model", flags->model, "Model directory; its tokenizer is used")

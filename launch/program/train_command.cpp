@@ -7,9 +7,9 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
-#include <thread>
 #include <utility>
 
+#include "common/base/allowed_cores.h"
 #include "common/base/command_line.h"
 #include "common/base/dtype.h"
 #include "common/base/error.h"
@@ -40,22 +40,24 @@ std::vector<Sample> held_out_samples(const TokenShards& shards, int wanted) {
 
 TrainingData open_data(const TrainOptions& options, const Model& model) {
   const auto shards = std::make_shared<TokenShards>(TokenShards::open(options.data, "train"));
+  const TokenShards held_out = TokenShards::open(options.data, "held_out");
   shards->require_made_for(model.tokenizer ? model.tokenizer->digest() : "",
                            model.config.vocab_size);
+  shards->require_positions(model.config.max_positions);
+  held_out.require_positions(model.config.max_positions);
   return {.size = shards->size(),
           .sample = [shards](std::uint64_t index) { return shards->sample(index); },
-          .held_out =
-              held_out_samples(TokenShards::open(options.data, "held_out"), options.eval_samples),
+          .held_out = held_out_samples(held_out, options.eval_samples),
           .digest = shards->digest(),
           .targets = std::int64_t(totals_of(shards->manifest().splits.at("train")).supervised)};
 }
 
 void prepare_torch(const TrainOptions& options, int local_world) {
-  const int cores = int(std::max(1u, std::thread::hardware_concurrency()));
   keep_freed_memory();
   // cuDNN would make a plan for every length, and samples are of all lengths.
   at::globalContext().setSDPUseCuDNN(false);
-  at::set_num_threads(options.threads > 0 ? options.threads : std::max(1, cores / local_world));
+  at::set_num_threads(options.threads > 0 ? options.threads
+                                          : std::max(1, allowed_cores() / local_world));
   if (!options.deterministic) return;
   setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*replace=*/0);  // or libtorch refuses cuBLAS
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
@@ -128,18 +130,27 @@ TrainOutcome train(const TrainOptions& options, RankGroup& group, const StopSign
   return loop.run();
 }
 
+void prepare(const TrainOptions& options, const RankEnvironment& place) {
+  check(options);
+  check_for_ranks(options, options.world_size > 0 ? options.world_size : place.world);
+  prepare_torch(options, place.local_world);
+}
+
 int run(const TrainOptions& options) {
   // First of all, and to the end of the process: a late signal does not turn a finished run into a
   // killed one.
   static const auto& stop = *new StopSignal;
-  check(options);
   RankGroup group;
   const RankEnvironment& place = group.environment();
-  check_for_ranks(options, options.world_size > 0 ? options.world_size : place.world);
-  prepare_torch(options, place.local_world);
-  if (options.dry_run) return plan_only(options, place);
-  require(!options.data.empty(), ExitCode::usage, "--data is missing; only --dry-run goes without");
-  require(!options.out.empty(), ExitCode::usage, "--out is missing; only --dry-run goes without");
+  if (options.dry_run) {
+    prepare(options, place);
+    return plan_only(options, place);
+  }
+  group.prepare([&] {
+    prepare(options, place);
+    for (const auto& [name, path] : {std::pair{"--data", options.data}, {"--out", options.out}})
+      require(!path.empty(), ExitCode::usage, "{} is missing; only --dry-run goes without", name);
+  });
   group.join(options.init_timeout);
   const TrainOutcome outcome = group.run([&] { return train(options, group, stop); });
   if (place.rank == 0) std::cout << outcome.summary.dump() << std::endl;
@@ -196,6 +207,12 @@ void add_options(CLI::App& c, TrainOptions& o) {
       "Directory that keeps the frozen model's hidden states for later epochs and runs (one rank)");
   c.add_flag("--resume", o.resume,
              "Go on after the newest whole checkpoint in --out, if there is one");
+  c.add_flag("--restart", o.restart,
+             "Start anew in an --out that holds an earlier run, whose checkpoints, adapters and "
+             "metrics are removed");
+  c.add_flag("--allow-unlocked", o.allow_unlocked,
+             "Go on where the file system of --out or --cache-states has no locks; no other run "
+             "may use them then");
   c.add_flag("--deterministic", o.deterministic,
              "Refuse operators whose result may differ between runs");
   c.add_flag("--dry-run", o.dry_run, "Print the plan and stop; needs config.json only");
@@ -205,6 +222,13 @@ void add_options(CLI::App& c, TrainOptions& o) {
 }
 
 }  // namespace
+
+void refuse_to_join(const std::string& reason) noexcept {
+  try {
+    RankGroup().prepare([&] { fail(ExitCode::usage, "{}", reason); });
+  } catch (const std::exception&) {
+  }
+}
 
 void add_train_command(CLI::App& program, std::function<int()>& chosen) {
   auto options = std::make_shared<TrainOptions>();

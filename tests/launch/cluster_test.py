@@ -164,6 +164,43 @@ class Scripts(unittest.TestCase):
                            SLURM_ARRAY_TASK_MIN="0", SLURM_ARRAY_TASK_COUNT="1")
         self.assertEqual((done.returncode, self.requeued), (75, ["77_0"]))
 
+    def test_a_signal_to_the_script_of_an_array_ends_all_it_has_started(self):
+        jobs = self.dir / "jobs.jsonl"
+        jobs.write_text('{"prompt": "0"}\n')
+        for sent, stubborn, code in ((signal.SIGTERM, False, 75), (signal.SIGINT, False, 130), (signal.SIGHUP, False, 129),
+                                     (signal.SIGTERM, True, 75)):
+            with self.subTest(sent=sent, stubborn=stubborn):
+                name = f"{sent}-{stubborn}"
+                # a decoder with a child of its own, which may take its time
+                trap = "trap 'sleep 1; exit 1' TERM; " if stubborn else ""
+                (self.dir / "bin" / "dex").write_text(f'#!/usr/bin/env bash\n{trap}sleep 300 &\necho $$ $! >"$FAKE/pids"\nwait\nwait\n')
+                (self.dir / "pids").unlink(missing_ok=True)
+                (self.dir / "log").write_text("")
+                environment = {"PATH": f"{self.dir}/bin:{os.environ['PATH']}", "FAKE": str(self.dir), "DEX": str(self.dir / "bin" / "dex"), **JOB,
+                               "SLURM_ARRAY_JOB_ID": "77", "SLURM_ARRAY_TASK_ID": "0", "SLURM_ARRAY_TASK_MIN": "0", "SLURM_ARRAY_TASK_COUNT": "1"}
+                script = subprocess.Popen(["bash", str(TREE / "launch" / "cluster" / "slurm" / "decode_array.sbatch"), jobs, name, "--model", "m"],
+                                          cwd=self.dir, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                while not (self.dir / "pids").exists() or len((self.dir / "pids").read_text().split()) < 2:
+                    time.sleep(0.01)
+                script.send_signal(sent)
+                self.assertEqual(script.wait(timeout=60), code)
+                for pid in (self.dir / "pids").read_text().split():
+                    with self.assertRaises(ProcessLookupError):
+                        self.wait_for_end(int(pid))
+                self.assertEqual("scontrol requeue 77_0" in (self.dir / "log").read_text(), code == 75)
+
+    @staticmethod
+    def wait_for_end(pid):
+        """A process that was killed may be there for a moment, or as a zombie that nobody waits for."""
+        for _ in range(500):
+            os.kill(pid, 0)
+            try:
+                if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
+                    raise ProcessLookupError
+            except FileNotFoundError:
+                raise ProcessLookupError from None
+            time.sleep(0.01)
+
     def test_the_scripts_ask_slurm_for_another_try_and_a_warning(self):
         for script in (TREE / "launch" / "cluster" / "slurm").glob("*.sbatch"):
             asked = [line.split()[1] for line in script.read_text().splitlines() if line.startswith("#SBATCH")]
@@ -240,6 +277,9 @@ class Manifests(unittest.TestCase):
         self.assertEqual(environment["SHARES"], str(job["spec"]["completions"]))
         self.assertEqual(job["spec"]["parallelism"], job["spec"]["completions"])
         self.assertIn("backoffLimitPerIndex", job["spec"])
+        (container,) = job["spec"]["template"]["spec"]["containers"]
+        self.assertNotIn("gpu", str(container["resources"]))  # decoding runs on CPUs
+        self.assertGreater(int(container["resources"]["requests"]["cpu"]), 1)
 
 
 if __name__ == "__main__":

@@ -189,6 +189,55 @@ TEST_CASE("a file over the size limit is an error with its path, not a signal", 
   CHECK(test::Process(prepare, job.dir / "log-0").wait() == 0);
 }
 
+TEST_CASE("training where the file system has no locks is told so, and goes on when allowed") {
+  const TrainingJob job;
+  const auto out = job.dir / "out";
+  const auto train = [&](int error, const test::Command& more) {
+    test::Command command = job.train(out).at(0);
+    command.insert(command.begin(), {std::string("LD_PRELOAD=") + DEX_FILE_FAULTS,
+                                     "DEX_FAULT_LOCK=" + std::to_string(error)});
+    command.insert(command.end(), more.begin(), more.end());
+    return test::Process(command, job.dir / "log-0").wait();
+  };
+  for (const int error : {ENOLCK, ENOSYS, EOPNOTSUPP, 524}) {
+    CHECK(train(error, {}) == 74);
+    INFO(job.log());
+    CHECK(job.log().find("out: its file system gives no lock") != std::string::npos);
+    CHECK(job.log().find("--allow-unlocked") != std::string::npos);
+    CHECK(job.log().find("another run") == std::string::npos);
+  }
+  CHECK(train(ENOLCK, {"--allow-unlocked"}) == 0);
+  CHECK(job.log().find("a second run there would do harm") != std::string::npos);
+  job.check_result(out);
+  // readers
+  CHECK(test::Process({std::string("LD_PRELOAD=") + DEX_FILE_FAULTS,
+                       "DEX_FAULT_LOCK=" + std::to_string(ENOLCK), job.program(), "inspect", out},
+                      job.dir / "log-0")
+            .wait() == 0);
+}
+
+TEST_CASE("quiet commands write nothing but their result") {
+  const TrainingJob job;
+  std::filesystem::remove_all(job.dir / "data");
+  job.dir.write("prompts.jsonl", "{\"prompt\": \"one\"}\n{\"prompt\": \"two\"}\n");
+  test::Command train = job.train(job.dir / "out").at(0);
+  train.insert(train.begin() + 1, "--quiet");
+  for (const test::Command& command :
+       {job.prepare(), train,
+        test::Command{job.program(), "--quiet", "ead", "--model", job.dir / "model", "--adapters",
+                      job.dir / "out", "--prompts", job.dir / "prompts.jsonl", "--out",
+                      job.dir / "ead", "--max-tokens", "4"}}) {
+    std::string line = "exec 2>" + (job.dir / "stderr").string() + "; exec";
+    for (const std::string& word : command) line += " '" + word + "'";
+    const int code = test::Process({"/bin/sh", "-c", line}, job.dir / "log-0").wait();
+    INFO(line << ": " << read_file(job.dir / "stderr"));
+    CHECK(code == 0);
+    CHECK(read_file(job.dir / "stderr").empty());
+    const std::string result = job.log();
+    CHECK(std::count(result.begin(), result.end(), '\n') == 1);
+  }
+}
+
 TEST_CASE("a system that gives no thread is code 75: a retry can help") {
   const test::TempDir dir;
   const TrainingJob job;

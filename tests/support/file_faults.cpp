@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -27,7 +28,7 @@ struct OpenFile {
 struct Shim {
   std::mutex mutex;
   std::string root;  // with a slash behind; "" when idle
-  int fail_at = 0, error = 0;
+  int fail_at = 0, error = 0, lock_error = 0;
   FileFault fault;
   bool recording = false, skips_syncs = false;
   std::vector<FileCall> record;
@@ -38,6 +39,7 @@ struct Shim {
     const char* root_named = std::getenv("DEX_FAULT_ROOT");
     const char* call = std::getenv("DEX_FAULT_CALL");
     const char* error_named = std::getenv("DEX_FAULT_ERRNO");
+    if (const char* locks = std::getenv("DEX_FAULT_LOCK")) lock_error = std::atoi(locks);
     if (root_named && call && error_named)
       start(root_named, std::atoi(call), std::atoi(error_named));
   }
@@ -184,6 +186,8 @@ FileFault stop_failing() {
   return shim().fault;
 }
 
+void fail_locks(int error) { shim().lock_error = error; }
+
 void skip_syncs() { shim().skips_syncs = true; }
 
 void record_file_calls(const std::filesystem::path& root) {
@@ -273,6 +277,11 @@ int close(int fd) {
   return real(fd);
 }
 
+int flock(int fd, int operation) {
+  if (shim().lock_error == 0) return next<int(int, int)>("flock")(fd, operation);
+  errno = shim().lock_error;
+  return -1;
+}
 int rename(const char* from, const char* to) {
   return path_call("rename", FileCall::rename, absolute(from), absolute(to),
                    [&] { return next<int(const char*, const char*)>("rename")(from, to); });

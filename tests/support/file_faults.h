@@ -21,6 +21,10 @@ struct FileFault {
 };
 FileFault stop_failing();
 
+// The file system has no locks: flock() fails with `error` until this is called with 0. Other
+// programs: the variable DEX_FAULT_LOCK.
+void fail_locks(int error);
+
 // From now on nothing is really synced: what tests do thousands of times need not wait for the
 // disk.
 void skip_syncs();

@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
-#include <thread>
 
+#include "common/base/allowed_cores.h"
 #include "common/base/dtype.h"
 #include "common/base/error.h"
 #include "common/base/heap.h"
@@ -110,7 +110,7 @@ int run(int count, char** arguments) {
   const char* data = count > 6 && *arguments[6] ? arguments[6] : nullptr;
   const int steps = count > 7 ? number_argument("STEPS", arguments[7], 1) : 4;
   keep_freed_memory();
-  at::set_num_threads(int(std::max(1u, std::thread::hardware_concurrency())));
+  at::set_num_threads(allowed_cores());
   const DepthSet depths = DepthSet::parse(arguments[3], read_model_config(arguments[1]).num_layers);
   const Model model = Model::load(arguments[1], depths, parse_dtype(dtype), WeightLayout::rows);
   Trainer trainer(model, {depths.depths().begin(), depths.depths().end() - 1});

@@ -1,5 +1,7 @@
 #include "train/loop/run_directory.h"
 
+#include <fmt/ranges.h>
+
 #include "checkpoints/checkpoint.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
@@ -13,9 +15,14 @@ std::string RunDirectory::newest() const {
   for (const std::string& reason : search.passed_over)
     spdlog::warn("checkpoint passed over: {}", reason);
   require(setup_.options.resume || (!search.step && search.passed_over.empty()), ExitCode::usage,
-          "{}: holds checkpoints of an earlier run; --resume goes on with it, another --out starts "
-          "a new run",
+          "{}: holds checkpoints of an earlier run; --resume goes on with it, another --out or "
+          "--restart starts a new run",
           checkpoints().string());
+  require(
+      search.step || search.passed_over.empty(), ExitCode::io,
+      "{}: no checkpoint is whole, so there is nothing to go on from; --restart in the place of "
+      "--resume removes them and starts anew: {}",
+      checkpoints().string(), fmt::join(search.passed_over, "; "));
   return search.step ? search.dir.filename().string() : "";
 }
 
@@ -23,10 +30,31 @@ std::string RunDirectory::open() {
   std::string found;
   if (setup_.ranks.leads()) {
     make_directory(setup_.options.out);
-    lock_.emplace(setup_.options.out);  // first: another run may be writing there still
+    // first: another run may be writing there still
+    lock_.emplace(setup_.options.out, !setup_.options.allow_unlocked);
+    if (setup_.options.restart) clear();
     found = newest();
   }
   return setup_.ranks.from_leader(Tag::agreement, found);
+}
+
+// The checkpoints go all at once: a run that is killed meanwhile leaves none or all.
+void RunDirectory::clear() {
+  namespace fs = std::filesystem;
+  const fs::path& out = setup_.options.out;
+  const fs::path doomed = out / ".checkpoints.doomed";
+  try {
+    for (const char* name : {"adapter_model.safetensors", "adapter_config.json", "best",
+                             "metrics.jsonl", "tensorboard"})
+      fs::remove_all(out / name);
+    fs::remove_all(doomed);
+    if (!fs::exists(checkpoints())) return;
+    rename_durably(checkpoints(), doomed);
+    fs::remove_all(doomed);
+  } catch (const fs::filesystem_error& error) {
+    fail(ExitCode::io, "{}: {}", out.string(), error.what());
+  }
+  spdlog::info("{}: the earlier run is removed", out.string());
 }
 
 void RunDirectory::load(const std::string& checkpoint, Learner& learner) {

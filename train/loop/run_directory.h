@@ -19,9 +19,10 @@ class RunDirectory {
  public:
   explicit RunDirectory(TrainSetup& setup) : setup_(setup) {}
 
-  // Keeps the directory for this run and looks for the newest whole checkpoint: its name, or ""
-  // where there is none. Error(temporary) while another run has the directory, Error(usage) when
-  // there are checkpoints and the run was not asked to go on.
+  // Keeps the directory for this run, removes an earlier run if that was asked for, and looks for
+  // the newest whole checkpoint: its name, or "" where there is none. Error(temporary) while
+  // another run has the directory, Error(usage) when there are checkpoints and the run was not
+  // asked to go on, Error(io) with the reason of each when it was and none is whole.
   std::string open();
   void load(const std::string& checkpoint, Learner& learner);
 
@@ -45,6 +46,7 @@ class RunDirectory {
  private:
   std::filesystem::path checkpoints() const { return setup_.options.out / "checkpoints"; }
   std::string newest() const;
+  void clear();  // of all that a run leaves
 
   TrainSetup& setup_;
   std::optional<DirectoryLock> lock_;  // of the leading rank

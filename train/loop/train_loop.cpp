@@ -36,7 +36,8 @@ TrainLoop::TrainLoop(const TrainOptions& options, const Model& model, TrainingDa
 void TrainLoop::open_cache() {
   if (setup_.options.cache_states.empty()) return;
   check_for_ranks(setup_.options, setup_.ranks.layout().world);
-  cache_.emplace(setup_.options.cache_states, setup_.model, setup_.data.digest);
+  cache_.emplace(setup_.options.cache_states, setup_.model, setup_.data.digest,
+                 !setup_.options.allow_unlocked);
   std::int64_t rows = setup_.data.targets;
   for (const Sample& sample : setup_.data.held_out) rows += loss_rows(sample);
   cache_->require_room(rows);

@@ -30,6 +30,8 @@ void check(const TrainOptions& o) {
           o.width, 1 << 20);
   require(o.threads >= 0 && o.threads <= 1024, ExitCode::usage, "--threads is {}, wanted 0 .. 1024",
           o.threads);
+  require(!o.resume || !o.restart, ExitCode::usage,
+          "--resume goes on and --restart starts anew, wanted one of them");
   at_least("--keep", o.keep, 1);
   at_least("--eval-samples", o.eval_samples, 0);
   at_least<std::int64_t>("--ridge-tokens", o.ridge_tokens, 1);

@@ -25,7 +25,7 @@ struct TrainOptions {
   int keep = 3, eval_samples = 24;
   std::string on_nan = "stop";  // or "skip"
   int nan_limit = 5;            // steps skipped in a row that end the run
-  bool resume = false, deterministic = false;
+  bool resume = false, restart = false, allow_unlocked = false, deterministic = false;
   // ranks that share a model: 0 is the largest divisor of their number that is at most the depths'
   int stages = 0;
   double init_timeout = 300, step_timeout = 100;  // seconds

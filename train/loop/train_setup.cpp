@@ -41,6 +41,7 @@ nlohmann::json control_of(const TrainOptions& o) {
           {"on_nan", o.on_nan},
           {"nan_limit", o.nan_limit},
           {"resume", o.resume},
+          {"restart", o.restart},
           {"deterministic", o.deterministic},
           {"out", o.out.string()}};
 }

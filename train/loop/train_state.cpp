@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 
 #include "checkpoints/checkpoint.h"
@@ -22,6 +21,8 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using Tensors = std::map<std::string, at::Tensor>;
 
+constexpr std::string_view kFirst = "first.", kSecond = "second.";
+
 void require_finite(const Tensors& tensors, std::int64_t step) {
   for (const auto& [name, tensor] : tensors)
     require(
@@ -30,14 +31,11 @@ void require_finite(const Tensors& tensors, std::int64_t step) {
         step, name);
 }
 
-// "first.depth.10.up.weight" -> 10
-std::optional<int> depth_of(const std::string& name) {
-  const std::size_t at = name.find("depth.");
-  if (at == std::string::npos) return std::nullopt;
-  const std::string rest = name.substr(at + 6);
-  int depth = 0;
-  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), depth);
-  return error == std::errc() && *end == '.' ? std::optional(depth) : std::nullopt;
+// Moments have "first." or "second." before the name that weights have.
+std::optional<int> depth_of(std::string_view name) {
+  for (const std::string_view moment : {kFirst, kSecond})
+    if (name.starts_with(moment)) name.remove_prefix(moment.size());
+  return adapter_tensor::depth_of(name);
 }
 
 bool of_other_rank(const std::string& name, const std::vector<int>& depths,
@@ -93,9 +91,9 @@ void save_state(const fs::path& root, int keep, const TrainState& state, const j
   const Tensors named = named_weights(depths, tensors.weights);
   Tensors moments;
   for (const auto& [name, tensor] : named_weights(depths, tensors.first))
-    moments["first." + name] = tensor;
+    moments[std::string(kFirst) + name] = tensor;
   for (const auto& [name, tensor] : named_weights(depths, tensors.second))
-    moments["second." + name] = tensor;
+    moments[std::string(kSecond) + name] = tensor;
   require_finite(named, state.step);
   require_finite(moments, state.step);
   const json about = {{"step", state.step},

@@ -1,18 +1,45 @@
 #include "train/reports/evaluation.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "common/base/error.h"
 #include "common/explore/readiness.h"
 #include "kernels/ceil_div.h"
+#include "kernels/rank_key.h"
 #include "train/loss/adapter_gradient.h"
 
 namespace dex {
 namespace {
 
 constexpr std::int64_t kChunkRows = 256;
+
+// The `width` best tokens of each row of logits, on the CPU.
+at::Tensor best_of(const at::Tensor& logits_RV, std::int64_t width) {
+  const std::int64_t rows = logits_RV.size(0), vocab = logits_RV.size(1);
+  at::Tensor ids = at::empty({rows, width}, at::kLong);
+  const auto* logits = logits_RV.const_data_ptr<float>();
+  auto* ranked = ids.data_ptr<std::int64_t>();
+  at::parallel_for(0, rows, 1, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<RankKey> best(width, 0);
+    for (std::int64_t row = begin; row < end; ++row) {
+      std::fill(best.begin(), best.end(), RankKey{0});
+      for (std::int64_t id = 0; id < vocab; ++id) {
+        const RankKey key = rank_key(logits[row * vocab + id], int(id));
+        if (key <= best.back()) continue;
+        const auto place = std::lower_bound(best.begin(), best.end(), key, std::greater());
+        std::copy_backward(place, best.end() - 1, best.end());
+        *place = key;
+      }
+      std::transform(best.begin(), best.end(), ranked + row * width, token_of);
+    }
+  });
+  return ids;
+}
 
 // Ranks with float32 logits whatever the head's type: logits rounded to bf16 would tie at the top
 // in some rows of a hundred, and a tie is no agreement.
@@ -27,8 +54,7 @@ class Ranker {
     const at::Tensor logits_RV = at::linear(narrowed, weight_VD_);
     require(!logits_RV.isnan().any().item<bool>(), ExitCode::usage,
             "the logits of held-out text hold NaN");
-    if (width == 1) return logits_RV.argmax(-1, /*keepdim=*/true);
-    return std::get<1>(logits_RV.topk(std::min(width, logits_RV.size(1)), -1));
+    return best_of(logits_RV.cpu(), std::min(width, logits_RV.size(1)));
   }
 
  private:

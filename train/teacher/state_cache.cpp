@@ -48,9 +48,10 @@ std::string key_of(const Sample& sample) {
   return digest.hex();
 }
 
-StateCache::StateCache(fs::path dir, const Model& model, const std::string& data_digest)
+StateCache::StateCache(fs::path dir, const Model& model, const std::string& data_digest,
+                       bool lock_needed)
     : dir_(std::move(dir)),
-      lock_((make_directory(dir_), dir_)),
+      lock_((make_directory(dir_), dir_), lock_needed),
       shape_{model.depths.num_stages(), -1, model.config.hidden_size} {
   const json about = {{"format", "dex hidden states 1"},
                       {"version", version()},

@@ -31,7 +31,9 @@ class StateCache {
   // Makes or opens the directory and keeps it for this run: Error(temporary) while another uses it.
   // Error(usage) with both values when it holds states of another model, data set, depths or type,
   // Error(io) when a file there is cut or altered.
-  StateCache(std::filesystem::path dir, const Model& model, const std::string& data_digest);
+  // A lock as DirectoryLock takes it.
+  StateCache(std::filesystem::path dir, const Model& model, const std::string& data_digest,
+             bool lock_needed = true);
 
   // Says how many bytes `rows` loss rows take. Error(io) when the disk has no room for what is not
   // there yet.

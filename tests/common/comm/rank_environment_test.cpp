@@ -107,3 +107,55 @@ TEST_CASE("half-set and contradictory environments are refused by name") {
   // several machines
   refused(with(kOpenMpi, "OMPI_COMM_WORLD_LOCAL_SIZE", "1"), {"MASTER_ADDR is missing"});
 }
+
+TEST_CASE("of a refused environment rank and meeting place are known where they are there") {
+  const auto place = [](const Environment& environment) {
+    return meeting_place([&](const std::string& name) -> std::optional<std::string> {
+      const auto found = environment.find(name);
+      return found == environment.end() ? std::nullopt : std::optional(found->second);
+    });
+  };
+  const auto known = place(with(kTorchrun, "WORLD_SIZE", "two"));
+  REQUIRE(known);
+  CHECK(known->rank == 3);
+  CHECK(known->address == "n1");
+  CHECK(known->port == 1234);
+  for (const char* name : {"RANK", "MASTER_ADDR", "MASTER_PORT"})
+    CHECK_FALSE(place(without(kTorchrun, name)));
+  CHECK_FALSE(place(with(kTorchrun, "RANK", "one")));
+  CHECK_FALSE(place(kSlurm));
+}
+
+TEST_CASE("a step of Slurm counts its own tasks, whatever the job has room for") {
+  const Environment step =
+      with(with(with(kSlurm, "SLURM_STEP_NUM_TASKS", "2"), "SLURM_PROCID", "1"),
+           "SLURM_JOB_NODELIST", "other[1-9]");
+  CHECK(read(step).rank == 1);
+  CHECK(read(step).world == 2);
+  CHECK(read(step).address == "gpu07");
+  CHECK(read(without(step, "SLURM_NTASKS")).world == 2);
+  const RankEnvironment one =
+      read({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_STEP_NUM_TASKS", "1"}});
+  CHECK(one.source == "Slurm");
+  CHECK(one.world == 1);
+  test::check_refused(ExitCode::usage,
+                      {"contradicts", "SLURM_PROCID is 3", "SLURM_STEP_NUM_TASKS is 2"},
+                      [&] { read(with(step, "SLURM_PROCID", "3")); });
+  test::check_refused(ExitCode::usage, {"SLURM_STEP_NUM_TASKS is \"two\""},
+                      [&] { read(with(step, "SLURM_STEP_NUM_TASKS", "two")); });
+}
+
+TEST_CASE("the script of a Slurm job is one rank, and what mpirun starts in it is a rank of MPI") {
+  const Environment script{{"SLURM_PROCID", "0"},       {"SLURM_NTASKS", "8"},
+                           {"SLURM_LOCALID", "0"},      {"SLURM_JOB_ID", "41007"},
+                           {"SLURM_JOB_NODELIST", "a"}, {"SLURM_NODEID", "0"}};
+  CHECK(read(script).source == "one process");
+  CHECK(read(script).world == 1);
+  Environment inside = script;
+  inside.insert(kOpenMpi.begin(), kOpenMpi.end());
+  CHECK(read(inside).source == "Open MPI");
+  CHECK(read(inside).rank == 1);
+  for (const char* of_step : {"SLURM_STEP_ID", "SLURM_STEPID"})
+    CHECK(read(with(script, of_step, "0")).world == 8);
+  CHECK(read(with(script, "SLURM_PROCID", "2")).world == 8);
+}

@@ -6,10 +6,12 @@
 #include <catch2/catch.hpp>
 #include <new>
 #include <stdexcept>
+#include <string>
 #include <system_error>
 #include <vector>
 
 #include "tests/support/child.h"
+#include "tests/support/thread_faults.h"
 
 namespace dex {
 namespace {
@@ -87,6 +89,24 @@ TEST_CASE(
     }
     check_usable(pool);
   }
+}
+
+TEST_CASE("a pool that cannot be had says how many threads were wanted and how many there were") {
+  for (int given = 0; given < 4; ++given) {
+    test::give_threads(given);
+    std::string told;
+    try {
+      ThreadPool pool(5);
+    } catch (const std::system_error& error) {
+      told = error.what();
+    }
+    test::give_threads(-1);
+    INFO(told);
+    CHECK(told.find("a pool of 5 threads, of which " + std::to_string(given + 1) +
+                    " could be had: Resource temporarily unavailable") == 0);
+  }
+  ThreadPool pool(5);
+  check_usable(pool);
 }
 
 // The stacks of threads are made so large that the third finds no room under the limit.

@@ -296,6 +296,101 @@ TEST_CASE("a process that cannot start ends the others with its code") {
   check_all_end(all, 2, {"nowhere"});
 }
 
+TEST_CASE("a process that leaves before it joins is named to the others at once, with its code",
+          "[timing]") {
+  const int bad = GENERATE(0, 1);  // 0 has the store
+  struct Case {
+    const char *option, *value, *words;
+  };
+  for (const Case& c : {Case{"--batch-size", "0", "--batch-size is 0"},
+                        {"--batch-size", "many", "--batch-size"},
+                        {"--no-such-option", "1", "no-such-option"}}) {
+    INFO(c.option << " " << c.value << " of rank " << bad);
+    Training run;
+    run.of_rank[bad] = {{c.option, c.value}};
+    const auto start = Clock::now();
+    auto all = run.start_all("out", 3);
+    check_all_end(all, 2, {c.words});
+    CHECK(seconds_since(start) < kSlack + 10);  // not the deadline of 60
+    for (int rank = 0; rank < 3; ++rank)
+      if (rank != bad)
+        CHECK(all[std::size_t(rank)]->log().find("rank " + std::to_string(bad) + " (process ") !=
+              std::string::npos);
+  }
+}
+
+TEST_CASE("a process whose environment contradicts itself is named to the others at once",
+          "[timing]") {
+  Training run;
+  const auto start = Clock::now();
+  std::vector<std::unique_ptr<Process>> all;
+  run.before[1] = {"WORLD_SIZE=1"};
+  for (int rank = 0; rank < 2; ++rank) all.push_back(run.start("out", rank, 3));
+  check_all_end(all, 2, {"RANK is 1, WORLD_SIZE is 1"});
+  CHECK(seconds_since(start) < kSlack + 10);
+}
+
+TEST_CASE("processes that were started with one number, or as parts of other runs, end with 2",
+          "[timing]") {
+  Training run;
+  const auto start = Clock::now();
+  std::vector<std::unique_ptr<Process>> all;
+  SECTION("one number") {
+    const int twice = GENERATE(0, 1);
+    all.push_back(run.start("out", 0, 3));
+    all.push_back(run.start("out", 1, 3));
+    all.push_back(run.start("again", twice, 3));
+    check_all_end(all, 2, {"rank " + std::to_string(twice) + " is there twice: process "});
+  }
+  SECTION("other numbers of processes") {
+    all.push_back(run.start("out", 0, 2));
+    all.push_back(run.start("out", 1, 3));
+    check_all_end(all, 2, {"one of 2, as torchrun says", "one of 3, as torchrun says"});
+  }
+  CHECK(seconds_since(start) < kSlack + 10);
+}
+
+TEST_CASE("samples longer than the model's positions are refused before the first step") {
+  for (const char* split : {"train", "held_out"}) {
+    Training run;
+    test::TinyModel{.max_positions = 30}.write(run.dir / "m");
+    make_directory(run.dir / "long");
+    ShardWriter writer(run.dir / "long", 97);
+    for (const char* name : {"train", "held_out"}) {
+      for (const Sample& sample : test::tiny_samples(5, 97, 2)) writer.add(name, sample);
+      for (const std::size_t length : {std::size_t(30), std::size_t(31)})
+        if (length == 30 || name == std::string(split))
+          writer.add(name, {std::vector<Token>(length, 5), std::vector<std::uint8_t>(length, 1)});
+    }
+    writer.finish({.vocabulary = 97, .max_len = 64}, {"made", 1, false, 0, 0}, "none");
+    run.options["--data"] = run.dir / "long";
+    auto one = run.start_all("out", 1, {"--steps", "1"});
+    check_all_end(one, 2,
+                  {"long/" + std::string(split), "31 tokens", "30 positions", "--max-len 30"});
+    CHECK_FALSE(fs::exists(run.dir / "out/checkpoints"));
+    test::TinyModel{.max_positions = 31}.write(run.dir / "m");
+    auto fits = run.start_all("fits", 1, {"--steps", "1"});
+    check_all_end(fits, 0, {});
+  }
+}
+
+TEST_CASE("a step of one task in a Slurm job of four trains alone") {
+  for (const test::Command& slurm :
+       {test::Command{"SLURM_PROCID=0", "SLURM_NTASKS=4", "SLURM_STEP_NUM_TASKS=1"},
+        {"SLURM_PROCID=0", "SLURM_NTASKS=4"}}) {
+    Training run;
+    run.options["--steps"] = "1";
+    test::Command command = slurm;
+    command.insert(command.end(),
+                   {std::string(DEX_BINARY_DIR) + "/dex", "train", "--out", run.dir / "out"});
+    for (const auto& [name, value] : run.options) command.insert(command.end(), {name, value});
+    Process process(command, run.dir / "log");
+    CHECK(process.wait(kPatience) == 0);
+    INFO(process.log());
+    CHECK(process.log().find("\"status\":\"finished\"") != std::string::npos);
+  }
+}
+
 TEST_CASE("a dry run plans for any cluster from config.json alone") {
   test::TempDir dir;
   struct Case {

@@ -134,6 +134,68 @@ TEST_CASE("a damaged newest checkpoint is passed over and the result is the same
   CHECK(run.losses("parts") == run.losses("whole"));
 }
 
+TEST_CASE("a run stopped exactly at the end of an epoch goes on with the next one") {
+  Run run;
+  run.options.steps = 0;
+  run.options.epochs = 3;
+  run.options.save_every = 1;
+  const auto total = run.train("whole").summary["steps"].get<std::int64_t>();
+  const auto epoch = std::int64_t(steps_per_epoch(4, run.samples.size()));
+  REQUIRE(total == 3 * epoch);
+  const bool by_signal = GENERATE(false, true);
+  for (const std::int64_t end : {epoch, 2 * epoch}) {
+    const fs::path last = run.dir / fmt::format("parts/checkpoints/step-{}", end);
+    run.options.stop_after = by_signal ? 0 : end;
+    CHECK_FALSE(run.train("parts", [&] { return by_signal && fs::exists(last); }).finished);
+    CHECK(newest_checkpoint(run.dir / "parts/checkpoints").step == end);
+    run.options.resume = true;
+  }
+  run.options.stop_after = 0;
+  CHECK(run.train("parts").finished);
+  CHECK(run.adapter_bytes("parts") == run.adapter_bytes("whole"));
+  CHECK(run.losses("parts") == run.losses("whole"));
+}
+
+TEST_CASE(
+    "a run whose checkpoints are all damaged stops with the reasons and starts anew if asked") {
+  Run run;
+  run.train("whole");
+  run.options.stop_after = 6;
+  run.train("parts");
+  const fs::path checkpoints = run.dir / "parts/checkpoints";
+  const auto found = checkpoints_in(checkpoints);
+  REQUIRE(found.size() >= 2);
+  for (const auto& [step, dir] : found) {
+    if (step == 6)
+      write_file(dir / "moments.safetensors", "torn");
+    else
+      fs::remove(dir / "MANIFEST.json");
+  }
+  write_file(run.dir / "parts/adapter_config.json", "of an earlier run");
+  run.options.stop_after = 0;
+
+  run.options.resume = true;
+  for (int twice = 0; twice < 2; ++twice)
+    test::check_refused(
+        ExitCode::io,
+        {"no checkpoint is whole", "--restart", "step-6/moments.safetensors: has 4 bytes",
+         "step-4/MANIFEST.json: missing"},
+        [&] { run.train("parts"); });
+  CHECK(fs::exists(checkpoints / "step-6/weights.safetensors"));
+  run.options.resume = false;
+  test::check_refused(ExitCode::usage, {"--resume", "--restart"}, [&] { run.train("parts"); });
+
+  run.options.restart = true;
+  CHECK(run.train("parts").finished);
+  CHECK(run.adapter_bytes("parts") == run.adapter_bytes("whole"));
+  CHECK(run.losses("parts") == run.losses("whole"));
+  run.options.stop_after = 3;  // also of a sound run
+  CHECK_FALSE(run.train("parts").finished);
+  CHECK(newest_checkpoint(checkpoints).step == 3);
+  CHECK_FALSE(fs::exists(run.dir / "parts/adapter_model.safetensors"));
+  CHECK_FALSE(fs::exists(run.dir / "parts/.checkpoints.doomed"));
+}
+
 TEST_CASE("a step without any target makes no optimizer step and leaves no NaN") {
   Run run;
   for (Sample& sample : run.samples)
@@ -375,6 +437,7 @@ TEST_CASE("options out of range are refused by name") {
   refused("--batch-size", [](auto& o) { o.batch_size = 0; });
   refused("--on-nan", [](auto& o) { o.on_nan = "ignore"; });
   refused("--nan-limit", [](auto& o) { o.nan_limit = 0; });
+  refused("--restart", [](auto& o) { o.resume = o.restart = true; });
   refused("--width", [](auto& o) { o.init = "ridge", o.width = 64; });
   CHECK_NOTHROW(check(TrainOptions{}));
 }

@@ -1,8 +1,11 @@
 #include "train/reports/evaluation.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
+#include "common/explore/readiness.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
 #include "tests/support/tiny_samples.h"
@@ -48,6 +51,44 @@ TEST_CASE("scores are what the exits' best tokens give when counted by hand") {
   CHECK(scores.rounds <= 3 * scores.rows);
   // a masked proposal can only come to the reference sooner
   CHECK(scores.decs_hops <= scores.hops);
+}
+
+TEST_CASE("of equal logits the lowest id is the better one, for every exit and place") {
+  const test::TempDir dir;
+  const Model model = Model::load(
+      test::TinyModel{.vocab = 12, .duplicate_rows = true, .scale = 0.05f}.write(dir / "m"),
+      DepthSet({1, 2, 3}, 4), Dtype::f32, WeightLayout::rows);
+  const auto samples = test::tiny_samples(9, 12, 4);
+  const std::vector<ExitSet> sets{{"none", {}}};
+  const ExitScores scores = evaluate(model, samples, sets, 2)[0];
+
+  const HiddenRows hidden = TeacherStates(model).rows(samples);
+  std::vector<at::Tensor> logits;
+  for (const at::Tensor& h : hidden.h_RD)
+    logits.push_back(at::matmul(model.head->norm(h), model.head->matrix().plain().t()));
+  logits.push_back(at::matmul(model.head->norm(hidden.final_RD), model.head->matrix().plain().t()));
+  std::int64_t first = 0, decs = 0, odd = 0;
+  for (std::int64_t row = 0; row < scores.rows; ++row) {
+    std::vector<std::vector<Token>> ranked;
+    for (std::size_t k = 0; k < logits.size(); ++k) {
+      std::vector<Token> ids(12);
+      std::iota(ids.begin(), ids.end(), 0);
+      const at::Tensor of_row = logits[k][row].contiguous();
+      std::stable_sort(ids.begin(), ids.end(), [&](Token a, Token b) {
+        return of_row.data_ptr<float>()[a] > of_row.data_ptr<float>()[b];
+      });
+      odd += ids.front() % 2;  // the second of a pair is never the best
+      ids.resize(k + 1 < logits.size() ? k + 1 : 1);
+      ranked.push_back(std::move(ids));
+    }
+    const Readiness ready = readiness(ranked);
+    first += ready.first + 1;
+    decs += ready.decs_branch + 1;
+  }
+  CHECK(odd == 0);
+  CHECK(scores.hops == Approx(double(first) / double(scores.rows)));
+  CHECK(scores.decs_hops == Approx(double(decs) / double(scores.rows)));
+  CHECK(decs < first);  // or the second places are not looked at
 }
 
 TEST_CASE("scores survive their JSON form") {
