@@ -59,7 +59,7 @@ Session::Session(const SessionOptions& options, const std::function<void(const D
   if (!options.chat_template.empty()) ChatTemplate::named(options.chat_template);
   model_ = std::make_unique<Model>(Model::load(options.model, depths, dtype));
   if (!file) return;
-  file->require_model(model_->fingerprint);
+  file->require_model(model_->fingerprint, model_->digests);
   adapters_ = adapters_of(*file, *model_, options.adapters.string());
 }
 
