@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/digest.h"
+#include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/model/model.h"
 #include "tests/support/temp_dir.h"

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "common/base/digest.h"
+#include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/model/model.h"
 #include "tests/support/errors.h"
