@@ -11,6 +11,7 @@
 #include "common/base/finite.h"
 #include "common/base/json_field.h"
 #include "common/base/json_file.h"
+#include "common/base/log.h"
 
 namespace dex {
 namespace {
@@ -18,8 +19,9 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr const char* kFormat = "dex-adapter-2";
-constexpr const char* kOldFormat = "dex-adapter-1";  // without config_sha256
+constexpr const char* kFormat = "dex-adapter-3";
+constexpr const char* kSecondFormat = "dex-adapter-2";  // without model_tensors
+constexpr const char* kFirstFormat = "dex-adapter-1";   // without config_sha256 as well
 constexpr const char* kConfigName = "adapter_config.json";
 constexpr const char* kModelName = "adapter_model.safetensors";
 
@@ -48,6 +50,7 @@ json to_json(const AdapterConfig& config, const std::string& digest) {
                  {"model_fingerprint", config.model_fingerprint},
                  {"data_digest", config.data_digest},
                  {"tau", config.tau},
+                 {"model_tensors", config.model_tensors},
                  {"tensors_sha256", digest}};
   object["config_sha256"] = config_digest(object);
   return object;
@@ -55,9 +58,9 @@ json to_json(const AdapterConfig& config, const std::string& digest) {
 
 void check_format(const json& object, const std::string& place) {
   const auto format = json_field<std::string>(object, "format", place);
-  if (format == kOldFormat && !object.contains("config_sha256")) return;
-  require(format == kFormat, ExitCode::io, "{}: format is \"{}\", wanted \"{}\"", place, format,
-          kFormat);
+  if (format == kFirstFormat && !object.contains("config_sha256")) return;
+  require(format == kFormat || format == kSecondFormat, ExitCode::io,
+          "{}: format is \"{}\", wanted \"{}\"", place, format, kFormat);
   const auto wanted = json_field<std::string>(object, "config_sha256", place);
   const std::string seen = config_digest(object);
   require(seen == wanted, ExitCode::io, "{}: altered: its digest is {}, it says {}", place, seen,
@@ -74,6 +77,9 @@ AdapterConfig config_of(const json& object, const std::string& place) {
   config.model_fingerprint = json_field<std::string>(object, "model_fingerprint", place);
   config.data_digest = json_field<std::string>(object, "data_digest", place);
   config.tau = json_field<double>(object, "tau", place);
+  if (object.at("format") == kFormat)
+    config.model_tensors =
+        json_field<std::map<std::string, std::string>>(object, "model_tensors", place);
   return config;
 }
 
@@ -152,15 +158,32 @@ AdapterFile read_adapter_file(const fs::path& dir) {
   return {std::move(config), std::move(weights)};
 }
 
-void AdapterFile::require_model(const std::string& fingerprint) const {
+void AdapterFile::require_model(const std::string& fingerprint,
+                                const std::map<std::string, std::string>& digests) const {
   require(config.model_fingerprint == fingerprint, ExitCode::usage,
           "{}: these adapters belong to the model with fingerprint {}, this one has {}",
           weights.origin(), config.model_fingerprint, fingerprint);
+  if (config.model_tensors.empty()) {
+    spdlog::warn(
+        "{}: of a form that knows only the ends of the model's tensors, so a change between them "
+        "is "
+        "not seen; dex inspect --rewrite DIR --model MODEL gives it the form of today",
+        weights.origin());
+    return;
+  }
+  for (const auto& [name, digest] : digests) {
+    const auto known = config.model_tensors.find(name);
+    const std::string wanted = known == config.model_tensors.end() ? "none" : known->second;
+    require(digest == wanted, ExitCode::usage,
+            "{}: these adapters belong to the model whose {} has SHA-256 {}, this one's has {}",
+            weights.origin(), name, wanted, digest);
+  }
 }
 
-AdapterFile read_adapter_file(const fs::path& dir, const std::string& model_fingerprint) {
+AdapterFile read_adapter_file(const fs::path& dir, const std::string& model_fingerprint,
+                              const std::map<std::string, std::string>& model_digests) {
   AdapterFile file = read_adapter_file(dir);
-  file.require_model(model_fingerprint);
+  file.require_model(model_fingerprint, model_digests);
   return file;
 }
 

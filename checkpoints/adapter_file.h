@@ -18,14 +18,18 @@ struct AdapterConfig {
   std::string dtype = "f32";  // of the stored tensors
   std::string model_fingerprint, data_digest;
   double tau = 1;
+  // SHA-256 of each tensor of the model, by name; empty in files of forms before it was kept
+  std::map<std::string, std::string> model_tensors;
 };
 
 struct AdapterFile {
   AdapterConfig config;
   WeightFile weights;  // "depth.<d>.norm.weight", ...: exactly the tensors that config promises
 
-  // Error(usage) with both when made for another
-  void require_model(const std::string& fingerprint) const;
+  // Error(usage) with both values when made for another. `digests`: of the tensors that this
+  // process reads. Where the file has none to hold against them, that is told.
+  void require_model(const std::string& fingerprint,
+                     const std::map<std::string, std::string>& digests) const;
 };
 
 // The name and shape of every tensor that an adapter of these sizes has, as the file spells them.
@@ -42,6 +46,7 @@ AdapterFile read_adapter_file(const std::filesystem::path& dir);
 
 // As above, and refuses adapters of another model.
 AdapterFile read_adapter_file(const std::filesystem::path& dir,
-                              const std::string& model_fingerprint);
+                              const std::string& model_fingerprint,
+                              const std::map<std::string, std::string>& model_digests = {});
 
 }  // namespace dex

@@ -48,6 +48,10 @@ std::string describe_adapters(const fs::path& dir) {
   text += fmt::format(
       "  tau          {}\n  model        {}\n  data         {}\n  parameters   {}\n", c.tau,
       c.model_fingerprint, c.data_digest.empty() ? "-" : c.data_digest, elements(file.weights));
+  text += fmt::format("  tensors      {}\n",
+                      c.model_tensors.empty()
+                          ? "none of the model's is known whole: --rewrite DIR --model MODEL"
+                          : fmt::format("{} of the model, known whole", c.model_tensors.size()));
   text += fmt::format("  {:>5}  {:>12}  {:>12}  {:>12}  {:>12}\n", "depth", "alpha", "rms norm",
                       "rms up", "rms down");
   for (int depth : c.depths) {

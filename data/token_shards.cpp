@@ -1,18 +1,33 @@
 #include "data/token_shards.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "common/base/digest.h"
 #include "common/base/error.h"
+#include "common/base/json_file.h"
 
 namespace dex {
 namespace {
 
 namespace fs = std::filesystem;
+using nlohmann::json;
 
-void verify_bytes(const fs::path& path, const ShardFile& expected) {
+// A manifest may come from anywhere: what it lists lies in its own directory.
+fs::path place_of(const fs::path& dir, const ShardFile& expected) {
+  const fs::path name = expected.file;
+  require(!name.empty() && name.filename() == name && name != "." && name != "..", ExitCode::io,
+          "{}: its manifest lists \"{}\"; wanted the name of a file beside it", dir.string(),
+          expected.file);
+  const fs::path path = dir / name;
   require(fs::exists(path), ExitCode::io, "{}: missing, though the manifest lists it",
           path.string());
+  require(fs::is_regular_file(fs::symlink_status(path)), ExitCode::io,
+          "{}: a link, or no plain file; wanted the shard itself", path.string());
+  return path;
+}
+
+void verify_bytes(const fs::path& path, const ShardFile& expected) {
   const auto bytes = fs::file_size(path);
   require(bytes == expected.bytes, ExitCode::io, "{}: {} bytes, wanted {}", path.string(), bytes,
           expected.bytes);
@@ -37,6 +52,16 @@ void verify_facts(const H5Reader& file, const ShardFacts& facts, const fs::path&
 
 }  // namespace
 
+void verify_if_listed(const fs::path& file) {
+  const fs::path dir = file.has_parent_path() ? file.parent_path() : fs::path(".");
+  if (!fs::exists(dir / "MANIFEST.json") ||
+      read_json_object(dir / "MANIFEST.json").value("format", json()) != "dex token shards")
+    return;
+  for (const auto& [split, shards] : read_manifest(dir).splits)
+    for (const ShardFile& shard : shards)
+      if (shard.file == file.filename()) verify_bytes(place_of(dir, shard), shard);
+}
+
 TokenShards TokenShards::open(const fs::path& dir, const std::string& split) {
   TokenShards shards;
   shards.dir_ = dir;
@@ -53,7 +78,7 @@ TokenShards TokenShards::open(const fs::path& dir, const std::string& split) {
 }
 
 TokenShards::Shard TokenShards::open_shard(const ShardFile& expected) const {
-  const fs::path path = dir_ / expected.file;
+  const fs::path path = place_of(dir_, expected);
   verify_bytes(path, expected);
   Shard shard{std::make_unique<H5Reader>(path), {}};
   verify_facts(*shard.file, facts(), path);

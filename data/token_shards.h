@@ -12,6 +12,10 @@
 
 namespace dex {
 
+// Error(io) when a manifest of token shards beside the file lists it and it is another, to the
+// byte.
+void verify_if_listed(const std::filesystem::path& file);
+
 class TokenShards {
  public:
   // `split` is "train" or "held_out" (may be empty). Sizes and digests of all its shards are

@@ -63,7 +63,7 @@ Session::Session(const SessionOptions& options, const std::function<void(const D
     spdlog::info("{}: generation_config.json asks for {}; decoding is greedy and applies none",
                  options.model.string(), fmt::join(config.sampling, ", "));
   if (!file) return;
-  file->require_model(model_->fingerprint);
+  file->require_model(model_->fingerprint, model_->digests);
   adapters_ = adapters_of(*file, *model_, options.adapters.string());
 }
 

@@ -40,6 +40,9 @@ class H5Writer {
 
 class H5Reader {
  public:
+  // Error(io) when anything in the root group is no data set whose elements lie in the file itself
+  // (soft and external links, external storage, virtual data sets, groups), or when a part of one
+  // was never written.
   explicit H5Reader(const std::filesystem::path& path);
   ~H5Reader();
   H5Reader(const H5Reader&) = delete;
@@ -56,6 +59,7 @@ class H5Reader {
                                     std::uint64_t count) const;
   std::vector<std::int32_t> read_i32(const std::string& name) const;
   std::vector<float> read_f32(const std::string& name) const;
+  void read_through() const;  // all of it: Error(io) when a checksum does not fit
   std::string text_attribute(const std::string& name) const;
   std::int64_t int_attribute(const std::string& name) const;
 

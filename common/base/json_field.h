@@ -2,6 +2,7 @@
 // instead. A number that the type cannot hold is refused, never rounded or cut.
 #pragma once
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <type_traits>
@@ -34,6 +35,13 @@ struct JsonHolds<std::vector<T>> {
   static bool in(const nlohmann::json& value) {
     return value.is_array() && std::all_of(value.begin(), value.end(),
                                            [](const auto& one) { return JsonHolds<T>::in(one); });
+  }
+};
+template <typename T>
+struct JsonHolds<std::map<std::string, T>> {
+  static bool in(const nlohmann::json& value) {
+    return value.is_object() && std::all_of(value.begin(), value.end(),
+                                            [](const auto& one) { return JsonHolds<T>::in(one); });
   }
 };
 

@@ -2,14 +2,17 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <thread>
 
 #include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/base/json_file.h"
 #include "common/base/mapped_file.h"
 #include "common/base/safetensors_header.h"
+#include "common/base/tensor_digests.h"
 
 namespace dex {
 
@@ -18,6 +21,7 @@ struct WeightFile::State {
   std::vector<MappedFile> files;
   std::map<std::string, StoredTensor> tensors;
   std::map<std::string, std::string> metadata;
+  std::unique_ptr<TensorDigests> digests;  // last: ends before the files do
 };
 
 namespace {
@@ -65,13 +69,18 @@ void require_shards(const fs::path& index, const std::set<std::string>& shards) 
           index.string(), missing.size(), shards.size(), fmt::join(missing, ", "));
 }
 
-void note_strays(const fs::path& index, const std::set<std::string>& shards) {
-  for (const auto& entry :
-       fs::directory_iterator(index.parent_path().empty() ? "." : index.parent_path())) {
+// Whoever put them there may take them for read.
+void note_unread(const fs::path& origin, const std::set<std::string>& read) {
+  std::vector<std::string> unread;
+  const fs::path dir = origin.has_parent_path() ? origin.parent_path() : fs::path(".");
+  for (const auto& entry : fs::directory_iterator(dir)) {
     const std::string name = entry.path().filename().string();
-    if (entry.path().extension() == ".safetensors" && !shards.contains(name))
-      spdlog::warn("{}: {} lies beside it but is not named in it; ignored", index.string(), name);
+    const bool weights = entry.path().extension() == ".safetensors" || name == kIndex;
+    if (weights && name != origin.filename() && !read.contains(name)) unread.push_back(name);
   }
+  std::sort(unread.begin(), unread.end());
+  if (!unread.empty())
+    spdlog::warn("{}: beside it, and not read: {}", origin.string(), fmt::join(unread, ", "));
 }
 
 }  // namespace
@@ -98,13 +107,14 @@ WeightFile WeightFile::open(const fs::path& path) {
           kSingle, kIndex);
   if (state->origin.extension() != ".json") {
     state->tensors = add_file(state->origin);
+    if (fs::is_directory(path)) note_unread(state->origin, {});
     return WeightFile(std::move(state));
   }
 
   const WeightMap weight_map = read_index(state->origin);
   const std::set<std::string> shards = shards_of(weight_map);
   require_shards(state->origin, shards);
-  note_strays(state->origin, shards);
+  note_unread(state->origin, shards);
   for (const std::string& shard : shards) {
     for (auto& [name, tensor] : add_file(state->origin.parent_path() / shard)) {
       const auto placed = weight_map.find(name);
@@ -129,7 +139,23 @@ bool WeightFile::has(const std::string& name) const { return state_->tensors.con
 const StoredTensor& WeightFile::at(const std::string& name) const {
   const auto tensor = state_->tensors.find(name);
   require(tensor != state_->tensors.end(), ExitCode::io, "{}: has no tensor {}", origin(), name);
+  if (state_->digests) state_->digests->add(name, tensor->second.bytes);
   return tensor->second;
+}
+
+void WeightFile::take_digests() {
+  constexpr int kMostThreads = 4;  // as fast as disks are read
+  const int cores = int(std::thread::hardware_concurrency());
+  state_->digests = std::make_unique<TensorDigests>(std::clamp(cores / 2, 1, kMostThreads));
+}
+
+std::map<std::string, std::string> WeightFile::digests() const {
+  require(state_->digests != nullptr, ExitCode::bug, "{}: no digests were taken", origin());
+  return state_->digests->finish();
+}
+
+void WeightFile::require_unchanged() const {
+  for (const MappedFile& file : state_->files) file.require_unchanged();
 }
 
 void write_safetensors(const fs::path& path, const std::map<std::string, StoredTensor>& tensors,

@@ -23,12 +23,13 @@ struct StoredTensor {
 };
 
 // One file, or a sharded set named by model.safetensors.index.json. Header and sizes are checked in
-// full at opening; nothing is allocated by a claimed size. Tensors live as long as the object.
+// full at opening; nothing is allocated by a claimed size. Tensors live as long as the object. A
+// file that is cut while it is read ends the process with ExitCode::io (mapped_file_fault.h).
 class WeightFile {
  public:
   // A .safetensors file, or a directory with model.safetensors or an index. Throws Error(usage)
   // when missing, Error(io) when cut or malformed, naming path, expected and real size, with a hint
-  // for pointers and web pages.
+  // for pointers and web pages. Weight files that lie in the directory and are not read are told.
   static WeightFile open(const std::filesystem::path& path);
   WeightFile(WeightFile&&) noexcept;
   WeightFile& operator=(WeightFile&&) noexcept;
@@ -40,6 +41,11 @@ class WeightFile {
   bool has(const std::string& name) const;
   const std::map<std::string, std::string>& metadata() const;
   std::string origin() const;  // path, for messages
+
+  // From now on other threads take the SHA-256 of the bytes of every tensor that at() gives.
+  void take_digests();
+  std::map<std::string, std::string> digests() const;  // of those, by name; waits for them
+  void require_unchanged() const;                      // Error(io) when a file was written to
 
  private:
   struct State;

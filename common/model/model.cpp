@@ -1,17 +1,13 @@
 #include "common/model/model.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 
-#include "common/base/digest.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
+#include "common/model/weight_list.h"
 
 namespace dex {
 namespace {
-
-constexpr std::size_t kSampledBytes = 4096;  // of each tensor's start and end
 
 // An end token that no file knows would never come, and text would go on to the length limit.
 std::vector<Token> all_stop_ids(const std::filesystem::path& dir, const ModelConfig& config,
@@ -43,9 +39,6 @@ bool has_tokenizer(const std::filesystem::path& dir) {
 
 ModelInfo info_of(const std::filesystem::path& dir, const ModelConfig& config,
                   const WeightFile& weights) {
-  require(!weights.has(fmt::format("model.layers.{}.input_layernorm.weight", config.num_layers)),
-          ExitCode::io, "{}: the weights go on after the {} layers that config.json names",
-          dir.string(), config.num_layers);
   ModelInfo info{.config = config, .fingerprint = model_fingerprint(config, weights)};
   if (has_tokenizer(dir)) info.tokenizer = load_tokenizer(dir);
   const int rows = config.vocab_size;
@@ -63,17 +56,6 @@ ModelInfo info_of(const std::filesystem::path& dir, const ModelConfig& config,
 }
 
 }  // namespace
-
-std::string model_fingerprint(const ModelConfig& c, const WeightFile& weights) {
-  Sha256 digest;
-  digest.add(digest_text(c));
-  for (const auto& [name, tensor] : weights.tensors()) {
-    digest.add(fmt::format("{} {} {}\n", name, name_of(tensor.type), fmt::join(tensor.shape, ",")));
-    digest.add(tensor.bytes.first(std::min(kSampledBytes, tensor.bytes.size())));
-    digest.add(tensor.bytes.last(std::min(kSampledBytes, tensor.bytes.size())));
-  }
-  return digest.hex();
-}
 
 Model Model::load(const std::filesystem::path& dir, const DepthSet& depths, Dtype dtype,
                   WeightPlace place) {
@@ -94,7 +76,10 @@ Model Model::load(const std::filesystem::path& dir, const DepthSet& depths, Dtyp
   require(depths.num_layers() == config.num_layers, ExitCode::usage,
           "{}: the depth set {} ends at {}, the model has {} layers", dir.string(), depths.text(),
           depths.num_layers(), config.num_layers);
-  const WeightFile weights = WeightFile::open(dir);
+  refuse_quantization_note(dir);
+  WeightFile weights = WeightFile::open(dir);
+  refuse_unread(config, weights, /*compare_head=*/ends.embedding || ends.head);
+  weights.take_digests();
   Model model{info_of(dir, config, weights), depths, dtype, place.device, share};
   if (ends.embedding || (ends.head && config.tied_head))
     model.embedding = std::make_unique<Embedding>(config, weights, dtype, place);
@@ -104,6 +89,8 @@ Model Model::load(const std::filesystem::path& dir, const DepthSet& depths, Dtyp
   if (!ends.embedding) model.embedding.reset();  // a tied head shares its memory
   for (int k = share.begin; k < share.end; ++k)
     model.stages.emplace_back(config, depths.layers(k), weights, dtype, place);
+  model.digests = weights.digests();
+  weights.require_unchanged();
   return model;
 }
 

@@ -8,6 +8,7 @@
 
 #include "common/explore/depth_set.h"
 #include "common/model/config.h"
+#include "common/model/fingerprint.h"
 #include "common/model/head.h"
 #include "common/model/stage.h"
 #include "common/text/tokenizer.h"
@@ -17,8 +18,7 @@ namespace dex {
 // What every process that has a part of a model knows of it. No weights.
 struct ModelInfo {
   ModelConfig config;
-  // of config and weights; adapters name the model they belong to by it
-  std::string fingerprint;
+  std::string fingerprint;  // adapters name the model they belong to by it
   // null when the directory has none (ids in, ids out)
   std::unique_ptr<Tokenizer> tokenizer;
   int vocab = 0;                // ids below it may be emitted: those that the tokenizer knows
@@ -44,10 +44,12 @@ struct Model : ModelInfo {
   std::unique_ptr<Embedding> embedding;  // null where it was not asked for
   std::vector<Stage> stages;             // of the share, one per depth
   std::unique_ptr<Head> head;            // null where it was not asked for
+  Digests digests;                       // of the tensors that were read for all this
 
   // Panels to decode with the model, rows to train on it. A share alone has the embedding where it
   // begins the model, and the head where one of its stages ends with an exit before the last;
-  // `ends` asks for other ones.
+  // `ends` asks for other ones. A tensor of the files that no model of this config reads is
+  // Error(io) with its name (weight_list.h), whoever has which share.
   static Model load(const std::filesystem::path& dir, const DepthSet& depths, Dtype dtype,
                     WeightPlace place = WeightLayout::panels);
   static Model load(const std::filesystem::path& dir, const DepthSet& depths, Dtype dtype,
@@ -62,9 +64,5 @@ struct Model : ModelInfo {
   // Bytes of weights that a row meets on its way through all layers of the share and the head.
   std::int64_t pass_bytes() const;
 };
-
-// SHA-256 over the config's numbers and every tensor's name, type, shape and first and last 4 KiB:
-// cheap at any size. A change only in the middle of a tensor is not seen.
-std::string model_fingerprint(const ModelConfig& config, const WeightFile& weights);
 
 }  // namespace dex

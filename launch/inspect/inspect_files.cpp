@@ -9,6 +9,7 @@
 #include "common/base/h5.h"
 #include "common/base/mapped_file.h"
 #include "common/base/safetensors.h"
+#include "data/token_shards.h"
 #include "launch/inspect/inspection.h"
 #include "launch/inspect/tensor_table.h"
 
@@ -78,7 +79,9 @@ Inspection inspect_jsonl(const fs::path& path) {
 }
 
 Inspection inspect_hdf5(const fs::path& path) {
+  verify_if_listed(path);
   const H5Reader file(path);
+  file.read_through();
   Rows rows;
   json facts = {{"kind", "hdf5"}, {"format", file.text_attribute("format")}};
   for (const std::string& name : file.names()) {

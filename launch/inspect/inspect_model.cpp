@@ -2,13 +2,15 @@
 #include <fmt/ranges.h>
 
 #include <map>
+#include <memory>
 #include <set>
 
 #include "common/base/digest.h"
 #include "common/base/error.h"
 #include "common/base/safetensors.h"
 #include "common/model/config.h"
-#include "common/model/model.h"
+#include "common/model/fingerprint.h"
+#include "common/model/weight_list.h"
 #include "common/text/chat_template.h"
 #include "common/text/tokenizer.h"
 #include "launch/inspect/inspection.h"
@@ -19,33 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using Shapes = std::map<std::string, std::vector<std::int64_t>>;
-
-Shapes expected_shapes(const ModelConfig& c) {
-  const std::int64_t query = std::int64_t{c.num_heads} * c.head_dim,
-                     key = std::int64_t{c.num_kv_heads} * c.head_dim;
-  Shapes shapes{{"model.embed_tokens.weight", {c.vocab_size, c.hidden_size}},
-                {"model.norm.weight", {c.hidden_size}}};
-  if (!c.tied_head) shapes["lm_head.weight"] = {c.vocab_size, c.hidden_size};
-  for (int i = 0; i < c.num_layers; ++i) {
-    const std::string layer = fmt::format("model.layers.{}.", i);
-    shapes[layer + "input_layernorm.weight"] =
-        shapes[layer + "post_attention_layernorm.weight"] = {c.hidden_size};
-    shapes[layer + "self_attn.q_proj.weight"] = {query, c.hidden_size};
-    shapes[layer + "self_attn.k_proj.weight"] =
-        shapes[layer + "self_attn.v_proj.weight"] = {key, c.hidden_size};
-    shapes[layer + "self_attn.o_proj.weight"] = {c.hidden_size, query};
-    shapes[layer + "mlp.gate_proj.weight"] =
-        shapes[layer + "mlp.up_proj.weight"] = {c.intermediate_size, c.hidden_size};
-    shapes[layer + "mlp.down_proj.weight"] = {c.hidden_size, c.intermediate_size};
-    if (c.qk_norm)
-      shapes[layer + "self_attn.q_norm.weight"] =
-          shapes[layer + "self_attn.k_norm.weight"] = {c.head_dim};
-  }
-  return shapes;
-}
-
-std::uint64_t elements(const Shapes& shapes) {
+std::uint64_t elements(const TensorShapes& shapes) {
   std::uint64_t total = 0;
   for (const auto& [name, shape] : shapes) {
     std::uint64_t count = 1;
@@ -55,7 +31,7 @@ std::uint64_t elements(const Shapes& shapes) {
   return total;
 }
 
-std::vector<std::string> misfits(const Shapes& shapes, const WeightFile& weights) {
+std::vector<std::string> misfits(const TensorShapes& shapes, const WeightFile& weights) {
   std::vector<std::string> problems;
   for (const auto& [name, shape] : shapes) {
     if (!weights.has(name)) {
@@ -132,7 +108,7 @@ void report_config(const ModelConfig& c, Report& report) {
 }
 
 void report_memory(const ModelConfig& c, Report& report) {
-  const std::uint64_t parameters = elements(expected_shapes(c));
+  const std::uint64_t parameters = elements(model_tensors(c));
   const auto cached = 2 * std::uint64_t(c.num_layers) * std::uint64_t(c.num_kv_heads) *
                       std::uint64_t(c.head_dim);  // numbers per position
   report.row("parameters", "parameters", parameters, grouped(parameters));
@@ -224,15 +200,21 @@ std::string report_weights(const fs::path& dir, const ModelConfig& config, Repor
   const TensorTable table(weights);
   report.row("weights", "weights", table.facts(), weights.origin());
   report.row("fingerprint", "fingerprint", model_fingerprint(config, weights));
-  const Shapes wanted = expected_shapes(config);
+  const TensorShapes wanted = model_tensors(config);
   constexpr std::size_t kShown = 10;
   const std::vector<std::string> problems = misfits(wanted, weights);
   for (std::size_t i = 0; i < std::min(problems.size(), kShown); ++i) report.problem(problems[i]);
   if (problems.size() > kShown)
     report.problem(fmt::format("and {} tensors more do not fit", problems.size() - kShown));
-  std::vector<std::string> unused;
-  for (const auto& [name, tensor] : weights.tensors())
-    if (!wanted.contains(name)) unused.push_back(name);
+  try {
+    refuse_quantization_note(dir);
+    refuse_unread(config, weights, /*compare_head=*/true);
+  } catch (const Error& error) {
+    report.problem(error.what());
+  }
+  const auto [harmless, wrong] = unread_tensors(config, weights, /*compare_head=*/false);
+  std::vector<std::string> unused = harmless;
+  unused.insert(unused.end(), wrong.begin(), wrong.end());
   if (!unused.empty())
     report.row("not used", "unused", unused,
                fmt::format("{} tensors, the first is {}", unused.size(), unused.front()));

@@ -8,6 +8,7 @@
 #include "common/base/digest.h"
 #include "common/base/file.h"
 #include "tests/support/adapter_tensors.h"
+#include "tests/support/captured_log.h"
 #include "tests/support/errors.h"
 #include "tests/support/temp_dir.h"
 
@@ -63,6 +64,59 @@ TEST_CASE("adapters of another model are refused with both fingerprints") {
   write_adapter_file(dir / "a", a.config, a.stored);
   check_refused(ExitCode::usage, {"model", "other"},
                 [&] { read_adapter_file(dir / "a", "other"); });
+}
+
+TEST_CASE("adapters know every tensor of their model, and refuse one that is another") {
+  const test::TempDir dir;
+  test::AdapterTensors a;
+  a.config.model_tensors = {{"embed", "e"}, {"layer.0", "0"}, {"layer.1", "1"}};
+  write_adapter_file(dir / "a", a.config, a.stored);
+  const AdapterFile file = read_adapter_file(dir / "a");
+  CHECK(file.config.model_tensors == a.config.model_tensors);
+  const test::CapturedLog log;
+  using Map = std::map<std::string, std::string>;
+  // all of the model, or the share that a process reads of it
+  for (const Map& read : {a.config.model_tensors, Map{{"layer.1", "1"}}, Map{}}) {
+    CHECK_NOTHROW(file.require_model("model", read));
+    CHECK_NOTHROW(read_adapter_file(dir / "a", "model", read));
+  }
+  for (const auto& [name, digest] : a.config.model_tensors) {
+    Map other = a.config.model_tensors;
+    other[name] = "another";
+    check_refused(ExitCode::usage, {(dir / "a").string(), name, " " + digest + ",", "another"},
+                  [&] { file.require_model("model", other); });
+  }
+  check_refused(ExitCode::usage, {"layer.2", "none"},
+                [&] { file.require_model("model", {{"layer.2", "2"}}); });
+  CHECK(log.text().empty());
+}
+
+TEST_CASE("adapters of forms before the model's tensors were known are read with a warning") {
+  const test::TempDir dir;
+  test::AdapterTensors a;
+  a.config.model_tensors = {{"layer.0", "0"}};
+  const auto written_as = [&](const std::string& format) {
+    write_adapter_file(dir / "a", a.config, a.stored);
+    change_config(dir, [&](auto& config) {
+      config.erase("model_tensors");
+      config["format"] = format;
+    });
+    if (format != "dex-adapter-1") return;
+    auto config = nlohmann::json::parse(read_file(dir / "a/adapter_config.json"));
+    config.erase("config_sha256");
+    write_file(dir / "a/adapter_config.json", config.dump());
+  };
+  for (const char* format : {"dex-adapter-2", "dex-adapter-1"}) {
+    written_as(format);
+    const test::CapturedLog log;
+    const AdapterFile file = read_adapter_file(dir / "a", "model", {{"layer.0", "another"}});
+    CHECK(file.config.model_tensors.empty());
+    CHECK(log.has("dex inspect --rewrite"));
+    CHECK(log.has((dir / "a").string()));
+    check_refused(ExitCode::usage, {"other"}, [&] { read_adapter_file(dir / "a", "other"); });
+  }
+  written_as("dex-adapter-3");  // which must have them
+  check_refused(ExitCode::io, {"model_tensors"}, [&] { read_adapter_file(dir / "a"); });
 }
 
 TEST_CASE("a missing directory or file of adapters is a usage error naming it") {
@@ -135,6 +189,8 @@ TEST_CASE("a config that is altered is refused by field") {
   SECTION("width as text") { refused("width", "8"); }
   SECTION("width as a fraction") { refused("width", 8.5); }
   SECTION("width out of range") { refused("width", -1); }
+  SECTION("digests of the model as a list") { refused("model_tensors", {1, 2}); }
+  SECTION("a digest of the model as a number") { refused("model_tensors", {{"a", 1}}); }
   SECTION("a field less") {
     change_config(dir, [](auto& config) { config.erase("tau"); });
     check_refused(ExitCode::io, {"tau"}, [&] { read_adapter_file(dir / "a"); });

@@ -114,7 +114,8 @@ Answer read_adapters(const fs::path& dir, const test::AdapterTensors& wanted) {
     const bool sizes =
         seen.depths == c.depths && seen.hidden_size == c.hidden_size && seen.width == c.width;
     return sizes && seen.model_fingerprint == c.model_fingerprint &&
-                   seen.data_digest == c.data_digest && seen.tau == c.tau
+                   seen.data_digest == c.data_digest && seen.tau == c.tau &&
+                   seen.model_tensors == c.model_tensors
                ? same
                : changed;
   } catch (const Error& error) {

@@ -7,6 +7,7 @@
 #include "common/base/error.h"
 #include "common/base/file.h"
 #include "data/shard_writer.h"
+#include "tests/support/errors.h"
 #include "tests/support/temp_dir.h"
 
 using namespace dex;
@@ -113,6 +114,61 @@ TEST_CASE("ids outside the vocabulary are refused on reading, too") {
   const auto shards = TokenShards::open(dir / "data", "train");
   CHECK(shards.sample(0).tokens.size() == 3);
   CHECK_THROWS_WITH(shards.sample(1), Catch::Contains("sample 1") && Catch::Contains("65536"));
+}
+
+TEST_CASE("a manifest lists files of its own directory only, and no links") {
+  const TempDir dir;
+  write_data(dir / "data");
+  write_data(dir / "other");
+  const Manifest manifest = read_manifest(dir / "data");
+  const std::vector<std::string> names{"../other/train-00000.h5",
+                                       (dir / "other/train-00000.h5").string(),
+                                       "./train-00000.h5",
+                                       "sub/train-00000.h5",
+                                       "/etc/passwd",
+                                       "..",
+                                       ".",
+                                       ""};
+  for (const std::string& name : names) {
+    CAPTURE(name);
+    Manifest altered = manifest;
+    altered.splits.at("train")[0].file = name;
+    write_manifest(dir / "data", altered);
+    test::check_refused(ExitCode::io, {(dir / "data").string(), "\"" + name + "\"", "beside it"},
+                        [&] { TokenShards::open(dir / "data", "train"); });
+  }
+  write_manifest(dir / "data", manifest);
+  check_samples(TokenShards::open(dir / "data", "train"));
+  const auto shard = dir / "data/train-00000.h5";
+  std::filesystem::rename(shard, dir / "moved.h5");
+  for (const std::filesystem::path& target :
+       {dir / "moved.h5", std::filesystem::path("../moved.h5"),
+        std::filesystem::path("../other/train-00000.h5")}) {
+    std::filesystem::create_symlink(target, shard);
+    test::check_refused(ExitCode::io, {shard.string(), "link"},
+                        [&] { TokenShards::open(dir / "data", "train"); });
+    std::filesystem::remove(shard);
+  }
+  // the whole directory may be one
+  std::filesystem::rename(dir / "moved.h5", shard);
+  std::filesystem::create_directory_symlink(dir / "data", dir / "link");
+  check_samples(TokenShards::open(dir / "link", "train"));
+}
+
+TEST_CASE("a shard alone is held against the manifest beside it, where one lists it") {
+  const TempDir dir;
+  write_data(dir / "data");
+  const auto shard = dir / "data/train-00000.h5";
+  const std::string whole = read_file(shard);
+  CHECK_NOTHROW(verify_if_listed(shard));
+  replace(dir, "data/train-00000.h5", whole.substr(0, whole.size() - 1) + "x");
+  test::check_refused(ExitCode::io, {shard.string(), "altered"}, [&] { verify_if_listed(shard); });
+  std::filesystem::copy(shard, dir / "data/unlisted.h5");
+  CHECK_NOTHROW(verify_if_listed(dir / "data/unlisted.h5"));
+  std::filesystem::copy(shard, dir / "alone.h5");
+  CHECK_NOTHROW(verify_if_listed(dir / "alone.h5"));
+  dir.write("MANIFEST.json", "{\"format\": \"dex-checkpoint-1\"}");
+  CHECK_NOTHROW(verify_if_listed(dir / "alone.h5"));
 }
 
 TEST_CASE("a shard cut at any length is refused before HDF5 sees it") {

@@ -33,10 +33,10 @@ Adapters make_adapters(const std::string& kind, const Model& model) {
   if (kind == "none") return adapters;
   const auto generator = at::detail::createCPUGenerator(7);
   const std::int64_t h = model.config.hidden_size;
-  const auto file =
-      kind.find('=') == std::string::npos
-          ? std::nullopt
-          : std::optional(read_adapter_file(kind.substr(kind.find('=') + 1), model.fingerprint));
+  const auto file = kind.find('=') == std::string::npos
+                        ? std::nullopt
+                        : std::optional(read_adapter_file(kind.substr(kind.find('=') + 1),
+                                                          model.fingerprint, model.digests));
   for (int k = 0; k + 1 < model.depths.num_stages(); ++k) {
     AdapterWeights w;
     if (file) {

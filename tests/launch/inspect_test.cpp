@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "checkpoints/adapter_file.h"
@@ -5,6 +6,7 @@
 #include "common/base/file.h"
 #include "common/base/h5.h"
 #include "common/base/safetensors.h"
+#include "data/shard_writer.h"
 #include "launch/inspect/inspection.h"
 #include "tests/support/adapter_tensors.h"
 #include "tests/support/errors.h"
@@ -136,6 +138,53 @@ TEST_CASE("safetensors, JSON lines and HDF5 files are told by their content") {
   const Inspection table = inspect(dir / "x.h5");
   CHECK(table.facts["format"] == "some table 1");
   CHECK(table.facts["shapes"]["tokens"] == nlohmann::json({3}));
+}
+
+TEST_CASE("a hole in one shard is seen when that shard is looked at") {
+  const TempDir dir;
+  fs::create_directory(dir / "data");
+  {
+    dex::ShardWriter writer(dir / "data", 100);
+    for (int i = 0; i < 400; ++i)
+      writer.add("train",
+                 {std::vector<dex::Token>(100, 1 + i % 90), std::vector<std::uint8_t>(100, 1)});
+    writer.finish({"tokenizer", "chatml", "template", "source", 100, 128, {}}, {}, "");
+  }
+  const fs::path shard = dir / "data" / "train-00000.h5";
+  const std::string whole = dex::read_file(shard);
+  CHECK(inspect(shard).facts["shapes"]["tokens"] == nlohmann::json({40000}));
+  // A whole block as a disk may lose it: bytes of a chunk of ids, and of its checksum.
+  const std::vector<std::uint32_t> second(100, 2);
+  const std::size_t place =
+      whole.find(std::string(reinterpret_cast<const char*>(second.data()), 4 * 100));
+  REQUIRE(place != std::string::npos);
+  std::string holed = whole;
+  std::fill_n(holed.begin() + std::ptrdiff_t(place - 400), 16384 * 4 + 4, '\0');
+  fs::remove(shard);
+  dir.write("data/train-00000.h5", holed);
+  check_refused(ExitCode::io, {shard.string(), "altered"}, [&] { inspect(shard); });
+  // Away from the manifest the checksums tell of what is not all zeros.
+  holed[place + 1000] = 'x';
+  check_refused(ExitCode::io, {"alone.h5"}, [&] { inspect(dir.write("alone.h5", holed)); });
+}
+
+TEST_CASE("weights that a model does not read are problems of it, buffers are not") {
+  const TempDir dir;
+  const fs::path path = dex::test::TinyModel{}.write(dir / "m");
+  const auto with = [&](const std::string& name) {
+    const dex::WeightFile weights =
+        dex::WeightFile::open(dex::test::TinyModel{}.write(dir / "sound"));
+    auto tensors = weights.tensors();
+    tensors[name] = tensors.at("model.norm.weight");
+    dex::write_safetensors(path / "model.safetensors", tensors, {});
+    return inspect(path);
+  };
+  const Inspection wrong = with("model.layers.0.self_attn.q_proj.bias");
+  CHECK(wrong.code == ExitCode::io);
+  check_text(wrong, {"PROBLEM", "does not read", "q_proj.bias"});
+  const Inspection harmless = with("model.layers.0.self_attn.rotary_emb.inv_freq");
+  CHECK(harmless.code == ExitCode::done);
+  CHECK(harmless.facts["unused"].size() == 1);
 }
 
 TEST_CASE("adapters and checkpoints are told by the directory or a file of theirs") {

@@ -10,11 +10,13 @@
 namespace dex::test {
 
 struct AdapterTensors {
-  AdapterConfig config{.depths = {1, 3},
-                       .hidden_size = 4,
-                       .width = 8,
-                       .model_fingerprint = "model",
-                       .data_digest = "data"};
+  AdapterConfig config{
+      .depths = {1, 3},
+      .hidden_size = 4,
+      .width = 8,
+      .model_fingerprint = "model",
+      .data_digest = "data",
+      .model_tensors = {{"model.norm.weight", "0123"}, {"lm_head.weight", "4567"}}};
   std::map<std::string, std::vector<float>> memory;
   std::map<std::string, StoredTensor> stored;
 

@@ -72,7 +72,8 @@ AdapterConfig TrainSetup::adapter_config() const {
           .width = sizes(1).width,
           .model_fingerprint = model.fingerprint,
           .data_digest = data.digest,
-          .tau = options.tau};
+          .tau = options.tau,
+          .model_tensors = model_tensors};
 }
 
 Batch TrainSetup::batch(std::int64_t step) const {
@@ -91,6 +92,8 @@ void require_same_run(TrainSetup& setup) {
   asked.update(setup.identity);
   asked.update(control_of(setup.options));
   require_agreement(setup.ranks, asked);
+  setup.model_tensors = agreed_union(setup.ranks, "SHA-256", setup.model.digests);
+  setup.identity["model_digest"] = joint_digest(setup.model_tensors);
 }
 
 }  // namespace dex

@@ -35,9 +35,11 @@ struct TrainSetup {
   SampleOrder order;
   std::int64_t total_steps;
   nlohmann::json identity;  // what a run that goes on after a checkpoint has in common with it
+  Digests model_tensors;    // of all ranks' shares, from require_same_run() on
 };
 
-// All ranks call it. Error(usage) on all of them when one was asked for another run.
+// All ranks call it. Error(usage) on all of them when one was asked for another run or reads other
+// weights.
 void require_same_run(TrainSetup& setup);
 
 }  // namespace dex

@@ -42,4 +42,20 @@ void require_different(RankMessages& ranks, const std::string& what, const std::
   });
 }
 
+std::map<std::string, std::string> agreed_union(RankMessages& ranks, const std::string& what,
+                                                const std::map<std::string, std::string>& mine) {
+  using Map = std::map<std::string, std::string>;
+  Map all = mine;
+  if (ranks.alone()) return all;
+  judge_all(ranks, nlohmann::json(mine).dump(), [&](int rank, const std::string& theirs) {
+    for (const auto& [key, value] : nlohmann::json::parse(theirs).get<Map>())
+      if (const auto [known, fresh] = all.emplace(key, value); known->second != value)
+        return fmt::format("rank {} has {} {} for {}, ranks before it {}", rank, what, value, key,
+                           known->second);
+    return std::string();
+  });
+  return nlohmann::json::parse(ranks.from_leader(Tag::agreement, nlohmann::json(all).dump()))
+      .get<Map>();
+}
+
 }  // namespace dex

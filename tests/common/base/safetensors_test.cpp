@@ -8,6 +8,7 @@
 
 #include "common/base/file.h"
 #include "common/base/finite.h"
+#include "tests/support/captured_log.h"
 #include "tests/support/errors.h"
 #include "tests/support/shared.h"
 #include "tests/support/temp_dir.h"
@@ -258,6 +259,36 @@ TEST_CASE("a sharded set is read through its index") {
   dex::write_safetensors(dir / "model.safetensors", {{"z", stored(StoredType::u8, {3}, kBytes)}},
                          {});
   CHECK(WeightFile::open(dir.path()).has("z"));  // as transformers: the single file comes first
+}
+
+TEST_CASE("weight files that lie beside those that are read are told by name") {
+  const auto told = [](const TempDir& dir) {
+    const dex::test::CapturedLog log;
+    WeightFile::open(dir.path());
+    return log.text();
+  };
+  const auto one = stored(StoredType::u8, {3}, kBytes);
+  const TempDir sharded;
+  write_shards(sharded);
+  CHECK(told(sharded).empty());
+  sharded.write("config.json", "{}");
+  CHECK(told(sharded).empty());
+  sharded.write("z.safetensors", "not a shard at all");
+  sharded.write("consolidated.safetensors", "nor this");
+  CHECK(told(sharded).find("model.safetensors.index.json: beside it, and not read: "
+                           "consolidated.safetensors, z.safetensors\n") != std::string::npos);
+  dex::write_safetensors(sharded / "model.safetensors", {{"z", one}}, {});
+  CHECK(told(sharded).find("model.safetensors: beside it, and not read: consolidated.safetensors, "
+                           "model-00001-of-00002.safetensors, model-00002-of-00002.safetensors, "
+                           "model.safetensors.index.json, z.safetensors\n") != std::string::npos);
+  const TempDir single;
+  dex::write_safetensors(single / "model.safetensors", {{"z", one}}, {});
+  CHECK(told(single).empty());
+  dex::write_safetensors(single / "adapter_model.safetensors", {{"z", one}}, {});
+  CHECK(told(single).find("not read: adapter_model.safetensors\n") != std::string::npos);
+  const dex::test::CapturedLog log;
+  WeightFile::open(single / "adapter_model.safetensors");  // a file by its name stands alone
+  CHECK(log.text().empty());
 }
 
 TEST_CASE("an index that does not fit its shards is refused") {

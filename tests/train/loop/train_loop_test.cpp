@@ -4,15 +4,18 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 #include <thread>
 
 #include "checkpoints/adapter_file.h"
 #include "checkpoints/checkpoint.h"
+#include "common/base/digest.h"
 #include "common/base/file.h"
 #include "common/model/tensors.h"
 #include "data/batch_plan.h"
+#include "tests/support/captured_log.h"
 #include "tests/support/errors.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
@@ -119,6 +122,51 @@ TEST_CASE("a signal in the middle of a step drops that step only") {
   run.train("parts");
   CHECK(run.adapter_bytes("parts") == run.adapter_bytes("whole"));
   CHECK(run.losses("parts") == run.losses("whole"));
+}
+
+TEST_CASE("adapters and checkpoints know every tensor of the model") {
+  Run run;
+  run.train("out");
+  const AdapterFile file = read_adapter_file(run.dir / "out", run.model.fingerprint);
+  CHECK(file.config.model_tensors == run.model.digests);
+  CHECK(file.config.model_tensors.size() == 4 * 9 + 2);
+  const auto state = nlohmann::json::parse(
+      read_file(newest_checkpoint(run.dir / "out/checkpoints").dir / "state.json"));
+  CHECK(state["run"]["model_digest"] == joint_digest(run.model.digests));
+}
+
+TEST_CASE("a run whose backbone was altered in a tensor's middle is not gone on with") {
+  Run run;
+  run.options.stop_after = 3;
+  run.train("out");
+  run.model.digests.begin()->second = "another";  // as of a file whose ends are the same
+  run.options.stop_after = 0;
+  run.options.resume = true;
+  test::check_refused(ExitCode::usage, {"model_digest was", "now"}, [&] { run.train("out"); });
+}
+
+TEST_CASE("a checkpoint of the form before the model's digest goes on, with a warning") {
+  Run run;
+  run.train("whole");
+  run.options.stop_after = 4;
+  run.train("parts");
+  const fs::path dir = newest_checkpoint(run.dir / "parts/checkpoints").dir;
+  auto state = nlohmann::json::parse(read_file(dir / "state.json"));
+  REQUIRE(state["run"].erase("model_digest") == 1);
+  const std::string text = state.dump(2) + "\n";
+  auto manifest = nlohmann::json::parse(read_file(dir / "MANIFEST.json"));
+  manifest["files"]["state.json"] = {{"size", text.size()}, {"sha256", sha256_of(text)}};
+  write_file(dir / "state.json", text);
+  write_file(dir / "MANIFEST.json", manifest.dump(2) + "\n");
+  run.options.stop_after = 0;
+  run.options.resume = true;
+  const test::CapturedLog log;
+  run.train("parts");
+  CHECK(log.has(dir.string()));
+  CHECK(log.has("dex inspect --rewrite"));
+  CHECK(run.adapter_bytes("parts") == run.adapter_bytes("whole"));
+  CHECK(read_file(newest_checkpoint(run.dir / "parts/checkpoints").dir / "state.json") ==
+        read_file(newest_checkpoint(run.dir / "whole/checkpoints").dir / "state.json"));
 }
 
 TEST_CASE("a damaged newest checkpoint is passed over and the result is the same") {

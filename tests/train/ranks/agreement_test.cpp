@@ -47,6 +47,34 @@ TEST_CASE("ranks that were asked for the same run go on") {
   for (int world : {1, 2, 4}) check_none(errors_of_agree(std::vector<json>(world, run)));
 }
 
+TEST_CASE("ranks put together what each knows, and all have the same then") {
+  using Map = std::map<std::string, std::string>;
+  const std::vector<std::vector<Map>> worlds{
+      {{{"a", "1"}}},
+      {{{"a", "1"}, {"b", "2"}}, {{"b", "2"}, {"c", "3"}}},
+      {{}, {{"c", "3"}}, {{"a", "1"}}, {{"b", "2"}, {"c", "3"}}}};
+  for (const auto& by_rank : worlds) {
+    Map wanted;
+    for (const Map& one : by_rank) wanted.insert(one.begin(), one.end());
+    std::vector<Map> seen(by_rank.size());
+    check_none(test::on_every_rank({.world = int(by_rank.size())}, [&](RankMessages& ranks) {
+      const int rank = ranks.layout().rank;
+      seen[rank] = agreed_union(ranks, "SHA-256", by_rank[rank]);
+    }));
+    for (const Map& one : seen) CHECK(one == wanted);
+  }
+}
+
+TEST_CASE("all ranks name the key that two ranks have otherwise") {
+  using Map = std::map<std::string, std::string>;
+  const std::vector<Map> by_rank{{{"a", "1"}}, {{"b", "2"}}, {{"a", "1"}, {"b", "3"}}};
+  check_all(test::on_every_rank({.world = 3},
+                                [&](RankMessages& ranks) {
+                                  agreed_union(ranks, "SHA-256", by_rank[ranks.layout().rank]);
+                                }),
+            "rank 2 has SHA-256 3 for b, ranks before it 2");
+}
+
 TEST_CASE("all ranks name the rank and the key that differ, with both values") {
   check_all(errors_of_agree({{{"rate", 1}, {"seed", 7}}, {{"rate", 1}, {"seed", 8}}}),
             "rank 1 was asked for another run: seed is 8, rank 0 has 7");
