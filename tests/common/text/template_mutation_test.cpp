@@ -209,7 +209,7 @@ TEST_CASE("an altered template is rendered as Jinja2 does, or refused", "[slow]"
   const json sees = {{"bos_token", "<s>"}, {"eos_token", "</s>"}};
   PythonProcess judge(*python, kJudge, std::chrono::seconds(60));
   int rendered = 0, refused = 0, no_template = 0;
-  for (int seed = 0; seed < test::times(100, 10'000); ++seed) {
+  for (int seed = 0; seed < test::times(60, 10'000); ++seed) {
     Random random{unsigned(seed)};
     const std::string text = altered(kTemplates[std::size_t(seed) % kTemplates.size()], random);
     INFO("seed " << seed << ": " << text);
