@@ -106,20 +106,23 @@ void spoil(const std::filesystem::path& model, const std::vector<Spoilt>& values
   std::filesystem::rename(model / "spoilt", model / "model.safetensors");
 }
 
-// Only the letter 'q' has something in the last dimension, and the first layer cannot bear it.
-std::filesystem::path breaks_at_q(const test::TempDir& dir) {
+// An id that the tokenizer does not know: no exit proposes it.
+constexpr Token kBreaker = test::kByteVocabulary + 1;
+
+// Only that id has something in the last dimension, and the first layer cannot bear it.
+std::filesystem::path breaks_at_one_id(const test::TempDir& dir) {
   const test::TinyModel tiny{.layers = 4,
                              .hidden = 32,
                              .intermediate = 48,
-                             .vocab = test::kByteVocabulary,
+                             .vocab = test::kByteVocabulary + 5,
                              .max_positions = 64,
                              .tied = false};
   const auto model = tiny.write(dir / "model");
   test::write_byte_tokenizer(model);
   const std::string layer = "model.layers.0.";
-  std::vector<Spoilt> values{{"model.embed_tokens.weight", 'q', 1}};
+  std::vector<Spoilt> values{{"model.embed_tokens.weight", kBreaker, 1}};
   for (int id = 0; id < tiny.vocab; ++id)
-    if (id != 'q') values.push_back({"model.embed_tokens.weight", id, 0});
+    if (id != kBreaker) values.push_back({"model.embed_tokens.weight", id, 0});
   for (int i = 0; i < tiny.intermediate; ++i)
     for (const char* name : {"gate", "up"})
       values.push_back({layer + "mlp." + name + "_proj.weight", i, 1e30f});
@@ -145,13 +148,14 @@ std::filesystem::path breaks_at_q(const test::TempDir& dir) {
 
 TEST_CASE("a job whose logits are NaN costs its own row, in whatever decodes it") {
   const test::TempDir dir;
-  const Session session(options(breaks_at_q(dir)));
-  const auto job = [](const char* id, const char* prompt) {
+  const Session session(options(breaks_at_one_id(dir)));
+  const auto job = [](const char* id, const Json& prompt) {
     return Json{{"custom_id", id}, {"prompt", prompt}, {"max_tokens", 5}}.dump() + "\n";
   };
   const auto sound = dir.write("sound.jsonl", job("first", "abc") + job("last", "xyz"));
-  const auto broken = dir.write("broken.jsonl", job("first", "abc") + "\n" + job("bad", "aqa") +
-                                                    job("worse", "q") + job("last", "xyz"));
+  const auto broken =
+      dir.write("broken.jsonl", job("first", "abc") + "\n" + job("bad", {97, kBreaker, 97}) +
+                                    job("worse", {kBreaker}) + job("last", "xyz"));
   for (const Method& method : {ar_method(), dex_method(), dex_method({.expand = "full"})}) {
     const RunJobsOptions to{.overwrite = true, .verify = true};
     auto a = to, b = to;
