@@ -51,7 +51,13 @@ class C10dTransport::Group {
         delay_(link_delay()),
         peers_(place.world) {
     const auto end = Clock::now() + deadline_;
-    store_.emplace(place, end);
+    try {
+      store_.emplace(place, end);
+    } catch (const Error& error) {
+      const bool no_thread = place.rank > 0 && Clock::now() < end;  // others come there still
+      if (no_thread) Rendezvous::refuse(place, error.code(), error.what());
+      throw;
+    }
     try {
       store_->wait_for_all(end);
       connect(end);
@@ -178,12 +184,13 @@ class C10dTransport::Group {
 
   void connect(Clock::time_point end) {
     const auto left = std::chrono::duration_cast<milliseconds>(end - Clock::now());
+    // A store of its own: a call that waits for a peer holds it, and heed() goes by ours.
+    const auto store = store_->store()->clone();
     using Wire = c10::intrusive_ptr<c10d::Backend>;
     try {
-      auto task = std::make_shared<std::packaged_task<Wire()>>(
-          [place = place_, store = store_->store(), left] {
-            return connect_process_group(place, store, std::max(left, milliseconds(1)));
-          });
+      auto task = std::make_shared<std::packaged_task<Wire()>>([place = place_, store, left] {
+        return connect_process_group(place, store, std::max(left, milliseconds(1)));
+      });
       auto made = task->get_future();
       start_thread("connecting ranks", [task] { (*task)(); }).detach();
       while (made.wait_for(kLook) != std::future_status::ready) {

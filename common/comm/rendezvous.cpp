@@ -208,7 +208,18 @@ void Rendezvous::refuse(const RankEnvironment& place, ExitCode code,
                         const std::string& reason) noexcept {
   try {
     const auto end = Clock::now() + kRefusalTime;
-    Rendezvous(place, end).give_up(Error(code, reason), end);
+    try {
+      Rendezvous(place, end).give_up(Error(code, reason), end);
+    } catch (const Error&) {  // there may be no thread to wait for the store in
+      if (serves(place)) return;
+      c10d::TCPStoreOptions options;
+      options.port = place.port;
+      options.waitWorkers = false;
+      options.timeout = kAnswerTime;
+      RollCall(keys_of_attempt(place, c10::make_intrusive<c10d::TCPStore>(place.address, options)),
+               place)
+          .refuse(code, reason);
+    }
   } catch (const std::exception&) {  // then nobody waits there
   }
 }
