@@ -59,8 +59,8 @@ struct Device {
   std::size_t shared, shared_opt_in;
 };
 inline constexpr Device kDevices[] = {
-    {"sm_80", 48 * 1024, 163 * 1024}, {"sm_86", 48 * 1024, 99 * 1024},
-    {"sm_89", 48 * 1024, 99 * 1024},  {"sm_90", 48 * 1024, 227 * 1024},
+    {"sm_80", 48 * 1024, 163 * 1024},  {"sm_86", 48 * 1024, 99 * 1024},
+    {"sm_89", 48 * 1024, 99 * 1024},   {"sm_90", 48 * 1024, 227 * 1024},
     {"sm_100", 48 * 1024, 227 * 1024}, {"sm_120", 48 * 1024, 99 * 1024}};
 // One with the least: what runs there runs on all.
 inline constexpr Device kSmallest = kDevices[1];

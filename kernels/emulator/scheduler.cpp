@@ -230,7 +230,7 @@ int run(dim3 grid, dim3 block_size, std::size_t dynamic_shared_bytes,
           if (!separate) end.take();
           continue;
         }
-        const std::string report = block.refused != 0       ? ""
+        const std::string report = block.refused != 0      ? ""
                                    : block.text != nullptr ? describe_fault()
                                                            : describe_deadlock();
         settle(*pool);

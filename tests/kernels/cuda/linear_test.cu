@@ -221,8 +221,8 @@ TEST_CASE("linear starts for every number of rows on every device") {
 // Several chunks a block and several blocks a sum, as in wide products of large models: more tiles
 // of outputs than fit beside all chunks.
 TEST_CASE("linear of several chunks in each of several groups has the bits of any other cut") {
-  for (const auto& [rows, in, out, dtype] : {std::tuple{2, 3073, 8449, Dtype::bf16},
-                                             {2, 5633, 3009, Dtype::i8}}) {
+  for (const auto& [rows, in, out, dtype] :
+       {std::tuple{2, 3073, 8449, Dtype::bf16}, {2, 5633, 3009, Dtype::i8}}) {
     Problem p(rows, in, out, dtype);
     p.every_schedule = false;
     const auto all = p.run();
@@ -256,7 +256,7 @@ TEST_CASE("linear of several chunks in each of several groups has the bits of an
 }
 
 TEST_CASE("linear takes more rows than a grid is high") {
-  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::i8}) {
+  for (const Dtype dtype : {Dtype::bf16, Dtype::i8}) {
     Problem p(65537, 1, 1, dtype, true);
     p.every_schedule = false;
     const auto y = p.run();
