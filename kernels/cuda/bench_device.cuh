@@ -17,8 +17,9 @@ inline void require(bool condition, const std::string& message) {
 }
 inline void require_started(int error) {
   if (error != 0)
-    throw std::runtime_error(std::string("CUDA: ") +
-                             cudaGetErrorString(static_cast<cudaError_t>(error)));
+    throw std::runtime_error(error < 0 ? cuda::error_text(error)
+                                       : std::string("CUDA: ") +
+                                             cudaGetErrorString(static_cast<cudaError_t>(error)));
 }
 
 // ---- Memory

@@ -20,6 +20,10 @@ namespace dex::gpu {
 using stream_t = CUstream_st*;  // null: the default stream
 template <class T>
 using as_is = T;
+
+// Whether a launch asks for shared memory beyond 48 KiB. A kernel's static variables count there
+// as well, and a branch's even where it is not taken: so every launch with dynamic memory asks.
+constexpr bool opts_in(std::size_t dynamic_shared_bytes) { return dynamic_shared_bytes > 0; }
 }  // namespace dex::gpu
 
 #ifdef __CUDACC__
@@ -34,17 +38,27 @@ using as_is = T;
 namespace dex::gpu {
 inline constexpr bool kEmulated = false;
 
+// Lets k have all the dynamic memory that its static variables leave: one value for all who launch
+// it, since the last one set holds for every host thread.
+inline int opt_in(const void* k) {
+  cudaFuncAttributes kernel{};
+  int device = 0, most = 0;
+  if (const auto error = cudaFuncGetAttributes(&kernel, k)) return error;
+  if (const auto error = cudaGetDevice(&device)) return error;
+  if (const auto error =
+          cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device))
+    return error;
+  return cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              most - int(kernel.sharedSizeBytes));
+}
+
 // Starts k on grid x block threads. 0, or a CUDA error number (35: no driver).
 template <class... P, class... A>
 int launch(void (*k)(P...), dim3 grid, dim3 block, std::size_t dynamic_shared_bytes,
            stream_t stream, A&&... arguments) {
   std::tuple<P...> exact(std::forward<A>(arguments)...);
-  if (dynamic_shared_bytes > 48 * 1024) {
-    const auto error = cudaFuncSetAttribute(reinterpret_cast<const void*>(k),
-                                            cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                            int(dynamic_shared_bytes));
-    if (error != cudaSuccess) return error;
-  }
+  if (opts_in(dynamic_shared_bytes))
+    if (const int error = opt_in(reinterpret_cast<const void*>(k))) return error;
   cudaLaunchConfig_t config{};
   config.gridDim = grid, config.blockDim = block, config.dynamicSmemBytes = dynamic_shared_bytes,
   config.stream = stream;

@@ -15,12 +15,12 @@ __device__ void zero_counters(unsigned* arrived, int count) {
   for (int i = block * kThreads + gpu::thread(); i < count; i += blocks * kThreads) arrived[i] = 0;
 }
 
-// Block (i, row): kThreads * kEach elements of a row, zeros past its end.
+// Block (row, i): kThreads * kEach elements of a row, zeros past its end.
 __global__ void narrow_kernel(LinearPlan plan, const float* x, unsigned char* narrow,
                               unsigned* arrived) {
   zero_counters(arrived, plan.counters());
-  const int row = gpu::block_y();
-  const int k = (gpu::block() * kThreads + gpu::thread()) * kEach;
+  const int row = gpu::block();
+  const int k = (gpu::block_y() * kThreads + gpu::thread()) * kEach;
   if (k * 2 >= plan.pitch) return;
   const float* from = x + std::int64_t(row) * plan.in + k;
   std::uint32_t pairs[kEach / 2];
@@ -30,13 +30,13 @@ __global__ void narrow_kernel(LinearPlan plan, const float* x, unsigned char* na
                                                                                 pairs[2], pairs[3]};
 }
 
-// Block (chunk, row): x = scale * q, rounded as cpu::linear does, with q = 256 * first + second +
+// Block (row, chunk): x = scale * q, rounded as cpu::linear does, with q = 256 * first + second +
 // 128, signed bytes both. A chunk that holds infinity or NaN gets NaN for its scale, and so makes
 // the whole row NaN.
 __global__ void quantize_kernel(LinearPlan plan, const float* x, signed char* bytes, float* scales,
                                 unsigned* arrived) {
   zero_counters(arrived, plan.counters());
-  const int chunk = gpu::block(), row = gpu::block_y(), thread = gpu::thread();
+  const int chunk = gpu::block_y(), row = gpu::block(), thread = gpu::thread();
   const int begin = chunk * plan.chunk, end = min(begin + plan.chunk, plan.in);
   const float* from = x + std::int64_t(row) * plan.in;
   // Magnitudes order as their bits do, infinity and NaN above all.
@@ -69,9 +69,9 @@ int prepare_input(const LinearPlan& plan, const float* x, unsigned char* workspa
   const auto rows = unsigned(plan.rows);
   if (plan.planes == 1)
     return gpu::launch(narrow_kernel,
-                       dim3(unsigned(ceil_div(plan.pitch / 2, kThreads * kEach)), rows), kThreads,
+                       dim3(rows, unsigned(ceil_div(plan.pitch / 2, kThreads * kEach))), kThreads,
                        0, stream, plan, x, workspace, arrived);
-  return gpu::launch(quantize_kernel, dim3(unsigned(plan.chunks), rows), kThreads, 0, stream, plan,
+  return gpu::launch(quantize_kernel, dim3(rows, unsigned(plan.chunks)), kThreads, 0, stream, plan,
                      x, reinterpret_cast<signed char*>(workspace),
                      reinterpret_cast<float*>(workspace + plan.scales_at), arrived);
 }

@@ -24,8 +24,8 @@ struct RowHead {
   int row, head;
 };
 __device__ RowHead row_and_head(int heads) {
-  const int warp = (gpu::block() * kThreads + gpu::thread()) / 32;
-  return {warp / heads, warp % heads};
+  const std::int64_t warp = (std::int64_t{gpu::block()} * kThreads + gpu::thread()) / 32;
+  return {int(warp / heads), int(warp % heads)};
 }
 
 __global__ void rope_kernel(Rope p) {

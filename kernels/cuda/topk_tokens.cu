@@ -1,4 +1,4 @@
-// The best tokens of a row of logits. Block (slice, row) sums, hashes and ranks a slice of the
+// The best tokens of a row of logits. Block (row, slice) sums, hashes and ranks a slice of the
 // vocabulary held in shared memory; a second kernel, a block per row, combines the slices in order.
 #include "kernels/topk_tokens.h"
 
@@ -57,7 +57,7 @@ __device__ std::uint64_t hash_of(const SliceOf& slice, RankKey* warps) {
 
 __device__ void find_asked(const TopkSlices& p, const SliceOf& slice) {
   if (!p.asked) return;
-  const int row = gpu::block_y();
+  const int row = gpu::block();
   for (int i = p.asked_begin[row] + gpu::thread(); i < p.asked_begin[row + 1]; i += kThreads)
     if (const int at = p.asked[i] - slice.first; at >= 0 && at < slice.count)
       p.asked_logits[i] = slice.logits[at];
@@ -67,7 +67,7 @@ __global__ void slices_kernel(TopkSlices p) {
   SHARED(float[kVocabSlice], logits);
   SHARED(RankKey[2][kWarps], key_warps);
   SHARED(float[2][kWarps], warps);
-  const int row = gpu::block_y(), from = gpu::block() * kVocabSlice;
+  const int row = gpu::block(), from = gpu::block_y() * kVocabSlice;
   const SliceOf slice{logits, min(kVocabSlice, p.ids - from), p.first_id + from};
   const float* source = p.logits + std::int64_t{row} * p.ids + from;
   float largest = kLowest;
@@ -78,7 +78,7 @@ __global__ void slices_kernel(TopkSlices p) {
   largest = over_block<kThreads>(largest, Max(), warps[0]);
   const float sum = sum_of(slice, largest, warps[1]);
   const std::uint64_t hash = hash_of(slice, key_warps[1]);
-  const std::int64_t at = std::int64_t{gpu::block()} * p.rows + row;
+  const std::int64_t at = std::int64_t{gpu::block_y()} * p.rows + row;
   if (gpu::thread() == 0) p.slices[at] = {largest, sum, hash};
   find_asked(p, slice);
   const int kept = kept_of_slice(p.width);
@@ -159,7 +159,7 @@ std::size_t key_bytes(const TopkTokens& p) {
 
 int topk_slices(const TopkSlices& p, Stream stream) {
   if (p.rows <= 0) return 0;
-  const dim3 grid(unsigned(vocab_slices(p.ids)), unsigned(p.rows));
+  const dim3 grid(unsigned(p.rows), unsigned(vocab_slices(p.ids)));
   return gpu::launch(slices_kernel, grid, kThreads, 0, stream, p);
 }
 
@@ -170,7 +170,8 @@ int topk_combine(const TopkCombine& p, Stream stream) {
 
 std::size_t topk_tokens_workspace(const TopkTokens& p) {
   if (p.rows <= 0) return 0;
-  return key_bytes(p) + std::size_t(p.rows * vocab_slices(p.vocab)) * sizeof(VocabSlice);
+  return key_bytes(p) +
+         std::size_t(p.rows) * std::size_t(vocab_slices(p.vocab)) * sizeof(VocabSlice);
 }
 
 int topk_tokens(const TopkTokens& p, Workspace workspace, Stream stream) {

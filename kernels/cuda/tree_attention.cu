@@ -2,7 +2,7 @@
 // weighted values o), combined in the order of the chunks. Chunks lie at fixed absolute positions,
 // so nothing in the sums tells where a key is kept or who else attends.
 //
-// Block (chunk, KV head, row tile) of 128 threads: keys and values of the chunk come to shared
+// Block (row tile, KV head, chunk) of 128 threads: keys and values of the chunk come to shared
 // memory once for the query heads that share them, and stay there for the next rows of the tile
 // while these see the same context. Keys and values of 1024 positions of a 70B layer are 4 MB
 // beside its 1.7 GB of weights; what is spent here is about 4 fmaf a query, key and element of a
@@ -152,7 +152,7 @@ __device__ void soften(const AttentionJob& job, float* scores, int row, int coun
     s[lane + 32] = wb;
     const float total = over_warp(wa + wb, Add());
     if (lane == 0)
-      job.sums[job.partial(row, gpu::block_y() * group + head, gpu::block())] = {largest, total};
+      job.sums[job.partial(row, gpu::block_y() * group + head, gpu::block_z())] = {largest, total};
   }
 }
 
@@ -175,7 +175,7 @@ __device__ void mix(const AttentionJob& job, const unsigned char* values, const 
     }
     const int first_head = gpu::block_y() * group + head;
     UNROLL for (int h = 0; h < kHeads; ++h) if (head + h < group)
-        job.values[job.partial(row, first_head + h, gpu::block()) * head_dim + at] = sums[h];
+        job.values[job.partial(row, first_head + h, gpu::block_z()) * head_dim + at] = sums[h];
   }
 }
 
@@ -187,7 +187,7 @@ __global__ void attend_chunks_kernel(AttentionJob job) {
   float* q = reinterpret_cast<float*>(values + kChunk * job.row_bytes());
   float* scores = q + job.padded_group() * job.padded_dim;
 
-  const int first = gpu::block() * kChunk, first_row = gpu::block_z() * job.tile_rows;
+  const int first = gpu::block_z() * kChunk, first_row = gpu::block() * job.tile_rows;
   bool context_loaded = false;  // the whole chunk is context, and here
   for (int row = first_row; row < min(first_row + job.tile_rows, p.rows); ++row) {
     const int count = min(keys_of(p, row) - first, kChunk);
@@ -213,10 +213,10 @@ __global__ void attend_chunks_kernel(AttentionJob job) {
   }
 }
 
-// Block (head, row): a thread per element of the head.
+// Block (row, head): a thread per element of the head.
 __global__ void combine_chunks_kernel(AttentionJob job) {
   const TreeAttention& p = job.p;
-  const int head = gpu::block(), row = gpu::block_y(), chunks = ceil_div(keys_of(p, row), kChunk);
+  const int head = gpu::block_y(), row = gpu::block(), chunks = ceil_div(keys_of(p, row), kChunk);
   const ChunkSum* sums = job.sums + job.partial(row, head, 0);
   const float* values = job.values + job.partial(row, head, 0) * p.head_dim;
   float largest = kLowest;
@@ -270,13 +270,13 @@ TreeAttention part_of(const TreeAttention& p, int first, int rows) {
 template <class T>
 int start(const AttentionJob& job, Stream stream) {
   const TreeAttention& p = job.p;
-  const dim3 grid(unsigned(job.chunks), unsigned(p.kv_heads),
-                  unsigned(ceil_div(p.rows, job.tile_rows)));
+  const dim3 grid(unsigned(ceil_div(p.rows, job.tile_rows)), unsigned(p.kv_heads),
+                  unsigned(job.chunks));
   const auto kernel = job.head_set == 1 ? attend_chunks_kernel<T, 1> : attend_chunks_kernel<T, 4>;
   if (const int error =
           gpu::launch(kernel, grid, kThreads, std::size_t(job.shared_bytes()), stream, job))
     return error;
-  return gpu::launch(combine_chunks_kernel, dim3(unsigned(p.heads), unsigned(p.rows)), kThreads, 0,
+  return gpu::launch(combine_chunks_kernel, dim3(unsigned(p.rows), unsigned(p.heads)), kThreads, 0,
                      stream, job);
 }
 
@@ -297,8 +297,8 @@ int tree_attention(const TreeAttention& p, Workspace workspace, Stream stream) {
                    .head_set = p.heads == p.kv_heads ? 1 : 4,
                    .vectors = ceil_div(p.head_dim * size, 16)};
   job.padded_dim = job.vectors * 16 / size;
-  job.tile_rows =
-      std::clamp(job.chunks * p.kv_heads * rows_at_once / kBlocksAtOnce, 1, kMostTileRows);
+  job.tile_rows = int(std::clamp<std::int64_t>(
+      std::int64_t{job.chunks} * p.kv_heads * rows_at_once / kBlocksAtOnce, 1, kMostTileRows));
   job.aligned = p.head_dim * size % 16 == 0 && reinterpret_cast<std::uintptr_t>(p.keys) % 16 == 0 &&
                 reinterpret_cast<std::uintptr_t>(p.values) % 16 == 0;
   job.values = static_cast<float*>(workspace.memory);

@@ -14,7 +14,10 @@
 namespace dex::emulator {
 
 constexpr int kMaxThreads = 1024, kLanes = 32, kBarriers = 16;
-constexpr std::size_t kSharedBytes = 227 * 1024, kStaticSharedBytes = 48 * 1024;
+constexpr std::size_t kStaticSharedBytes = 48 * 1024;  // more does not compile
+
+// CUDA's numbers of a launch that does not start.
+constexpr int kInvalidValue = 1, kInvalidConfiguration = 9;
 
 // Small: threads are visited in turn.
 struct Thread {
@@ -112,6 +115,9 @@ struct Block {
 
   std::uint64_t number = 0;  // unique
   std::size_t dynamic_bytes = 0, static_bytes = 0, arena_used = 0;
+  std::size_t shared_limit = 0;  // of static and dynamic together
+
+  int refused = 0;  // the CUDA error of the launch, found as it ran
 
   // The Fault to be thrown, if text is set.
   const char* text = nullptr;
@@ -143,6 +149,9 @@ void map_arena(Pool& pool);
 void unmap_arena(Pool& pool);
 void clear_shared();
 void check_copies_done();
+
+// Ends a launch that a device would not have begun.
+[[noreturn]] void refuse(int error);
 
 std::string describe_fault();
 std::string describe_deadlock();

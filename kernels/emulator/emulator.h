@@ -52,9 +52,26 @@ void use(const Schedule& schedule);
 int schedules();
 std::string use_schedule(int number);
 
-// Calls body once per thread; a Fault ends the launch. 0, or a CUDA error number for a launch no
-// device takes (9: its shape, 1: its dynamic shared memory).
-int run(dim3 grid, dim3 block, std::size_t dynamic_shared_bytes, const std::function<void()>& body);
+// What a block may have of shared memory, in bytes, static and dynamic together; a KiB that the
+// system keeps of an opted-in block is taken off.
+struct Device {
+  const char* name;
+  std::size_t shared, shared_opt_in;
+};
+inline constexpr Device kDevices[] = {
+    {"sm_80", 48 * 1024, 163 * 1024},  {"sm_86", 48 * 1024, 99 * 1024},
+    {"sm_89", 48 * 1024, 99 * 1024},   {"sm_90", 48 * 1024, 227 * 1024},
+    {"sm_100", 48 * 1024, 227 * 1024}, {"sm_120", 48 * 1024, 99 * 1024}};
+// One with the least: what runs there runs on all.
+inline constexpr Device kSmallest = kDevices[1];
+// Of the launches that follow; kSmallest where nothing was said.
+void use(const Device& device);
+
+// Calls body once per thread; a Fault ends the launch. 0, or the CUDA error number of a launch that
+// the device refuses (9: its shape, 1: its shared memory). Static variables are seen as threads
+// come to them, so such a launch may have begun; one that no thread comes to is not counted.
+int run(dim3 grid, dim3 block, std::size_t dynamic_shared_bytes, const std::function<void()>& body,
+        bool opted_in = false);
 
 // Whether this program was built with AddressSanitizer, or ThreadSanitizer.
 bool address_sanitizer();

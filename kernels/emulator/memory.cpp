@@ -55,9 +55,7 @@ void* shared(Slot& slot, std::size_t bytes, std::size_t alignment, Site site) {
   if (block.static_bytes > kStaticSharedBytes)
     fail(site, "%lld bytes of static shared memory, of %lld",
          static_cast<long long>(block.static_bytes), kStaticSharedBytes);
-  if (block.static_bytes + block.dynamic_bytes > kSharedBytes)
-    fail(site, "%lld bytes of shared memory, of %lld",
-         static_cast<long long>(block.static_bytes + block.dynamic_bytes), kSharedBytes);
+  if (block.static_bytes + block.dynamic_bytes > block.shared_limit) refuse(kInvalidValue);
   slot.block = block.number;
   return slot.memory = take(bytes, alignment < 16 ? 16 : alignment);
 }

@@ -26,6 +26,7 @@ struct Launcher {
 Launcher launcher;
 Edge begin, end, fences;
 Schedule wanted;
+Device device = kSmallest;
 std::mutex one_launch;
 
 // A switch has come back here, or begun here; the first of a block comes from the launcher.
@@ -142,7 +143,7 @@ bool run_block(int size) {
   enter(take_ready(), launcher.context, &launcher.fake_stack);
   if (__sanitizer_finish_switch_fiber)
     __sanitizer_finish_switch_fiber(launcher.fake_stack, nullptr, nullptr);
-  return block.text == nullptr && block.exited == size;
+  return block.text == nullptr && block.refused == 0 && block.exited == size;
 }
 
 // What threads did that will never end is before what the launcher does next.
@@ -183,6 +184,13 @@ void fail(Site site, const char* text, long long a, long long b) {
   __builtin_unreachable();
 }
 
+void refuse(int error) {
+  block.refused = error;
+  switch_to_launcher();
+  __builtin_unreachable();
+}
+
+void use(const Device& chosen) { device = chosen; }
 void use(const Schedule& schedule) { wanted = block.schedule = schedule; }
 
 void fence() {
@@ -191,9 +199,10 @@ void fence() {
 }
 
 int run(dim3 grid, dim3 block_size, std::size_t dynamic_shared_bytes,
-        const std::function<void()>& body) {
-  if (!is_launchable(grid, block_size)) return 9;
-  if (dynamic_shared_bytes > kSharedBytes) return 1;
+        const std::function<void()>& body, bool opted_in) {
+  if (!is_launchable(grid, block_size)) return kInvalidConfiguration;
+  const std::size_t limit = opted_in ? device.shared_opt_in : device.shared;
+  if (dynamic_shared_bytes > limit) return kInvalidValue;
   const std::lock_guard lock(one_launch);
   static std::unique_ptr<Pool> lasting;
   std::vector<std::unique_ptr<Pool>> apart;
@@ -201,6 +210,8 @@ int run(dim3 grid, dim3 block_size, std::size_t dynamic_shared_bytes,
   block.random = wanted.seed;
   block.body = &body;
   block.dynamic_bytes = dynamic_shared_bytes;
+  block.shared_limit = limit;
+  block.refused = 0;
   block.text = nullptr;
   place.block_size = block_size, place.grid_size = grid;
   const bool separate = wanted.separate_blocks && thread_sanitizer();
@@ -219,9 +230,12 @@ int run(dim3 grid, dim3 block_size, std::size_t dynamic_shared_bytes,
           if (!separate) end.take();
           continue;
         }
-        const std::string report = block.text != nullptr ? describe_fault() : describe_deadlock();
+        const std::string report = block.refused != 0      ? ""
+                                   : block.text != nullptr ? describe_fault()
+                                                           : describe_deadlock();
         settle(*pool);
         lasting.reset();  // with the fibers that did not end
+        if (block.refused != 0) return block.refused;
         throw Fault(report);
       }
   end.take();

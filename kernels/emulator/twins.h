@@ -20,7 +20,9 @@ template <class... P, class... A>
 int launch(void (*k)(P...), dim3 grid, dim3 block, std::size_t dynamic_shared_bytes, CUstream_st*,
            A&&... arguments) {
   const std::tuple<P...> exact(std::forward<A>(arguments)...);
-  return emulator::run(grid, block, dynamic_shared_bytes, [&] { std::apply(k, exact); });
+  return emulator::run(
+      grid, block, dynamic_shared_bytes, [&] { std::apply(k, exact); },
+      opts_in(dynamic_shared_bytes));
 }
 
 inline void mma_16x8x16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],

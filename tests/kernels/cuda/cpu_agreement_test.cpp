@@ -50,9 +50,9 @@ struct LayerOnCpu : test::LayerProblem {
     ThreadPool pool(1);
     const int rows = 6;
     auto h = x;
-    const test::Kept k(keys, dtype), v(values, dtype);
-    auto k_bytes = test::Kept::bytes_of(k.values, dtype),
-         v_bytes = test::Kept::bytes_of(v.values, dtype);
+    const test::Kept k(keys, cache_dtype), v(values, cache_dtype);
+    auto k_bytes = test::Kept::bytes_of(k.values, cache_dtype),
+         v_bytes = test::Kept::bytes_of(v.values, cache_dtype);
     std::vector<float> normed(h.size()), all(rows * kQkv), q(rows * kQ), own_k(rows * kC),
         own_v(rows * kC), attended(rows * kQ), g(rows * kInner), u(rows * kInner);
     const auto linear = [&](const std::vector<float>& from, const test::Kept& weight,
@@ -61,6 +61,7 @@ struct LayerOnCpu : test::LayerProblem {
       p.rows = rows, p.in = int(from.size()) / rows, p.out = int(to.size()) / rows;
       const auto panels = panels_of_rows(weight.values, p.out, p.in, dtype);
       p.x = from.data(), p.weight = panels.data(), p.y = to.data(), p.dtype = dtype;
+      if (dtype == Dtype::i8) p.scales = scales.data();
       cpu::linear(p, pool);
     };
     const auto norm = [](const std::vector<float>& from, const std::vector<float>& weight,
@@ -101,7 +102,7 @@ struct LayerOnCpu : test::LayerProblem {
                     .values = v_bytes.data(),
                     .rows = rows,
                     .row_size = kC,
-                    .dtype = dtype});
+                    .dtype = cache_dtype});
     cpu::tree_attention({.q = q.data(),
                          .keys = k_bytes.data(),
                          .values = v_bytes.data(),
@@ -115,7 +116,7 @@ struct LayerOnCpu : test::LayerProblem {
                          .kv_heads = kKvHeads,
                          .head_dim = kHeadDim,
                          .scale = 0.25f,
-                         .dtype = dtype},
+                         .dtype = cache_dtype},
                         pool);
     linear(attended, out, normed);
     add(normed);
@@ -130,7 +131,7 @@ struct LayerOnCpu : test::LayerProblem {
 };
 
 TEST_CASE("a layer agrees with the operators of the CPU") {
-  for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::i8})
     for (const bool with_norms : {false, true}) {
       const LayerOnCpu p(dtype, with_norms);
       const auto got = p.all_rows(), want = p.on_cpu();
@@ -141,7 +142,7 @@ TEST_CASE("a layer agrees with the operators of the CPU") {
       }
       CAPTURE(name_of(dtype), with_norms, worst, largest);
       CHECK(worst <=
-            // bf16: another last bit may round an activation the other way
+            // bf16: another last bit may round an activation, with i8 a key, the other way
             largest * (dtype == Dtype::f32 ? 1e-5f : 1e-2f));
     }
 }

@@ -1,9 +1,13 @@
 #include "kernels/emulator/emulator.h"
 
+#include "kernels/emulator/runtime.h"
+
 #include <sys/wait.h>
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cstdio>
+#include <map>
 
 using namespace dex;
 
@@ -128,8 +132,8 @@ TEST_CASE("launches that no device takes are refused with CUDA's numbers") {
   CHECK(emulator::run(1, dim3(1, 1, 65), 0, nothing) == 9);
   CHECK(emulator::run(0, 32, 0, nothing) == 9);
   CHECK(emulator::run(dim3(1, 65536), 32, 0, nothing) == 9);
-  CHECK(emulator::run(1, 32, 228 * 1024, nothing) == 1);
-  CHECK(emulator::run(1, 1, 227 * 1024, nothing) == 0);
+  CHECK(emulator::run(dim3(1, 1, 65536), 32, 0, nothing) == 9);
+  CHECK(emulator::run(65536, 1, 0, nothing) == 0);
 }
 
 TEST_CASE("blocks kept apart must be few") {
@@ -139,6 +143,35 @@ TEST_CASE("blocks kept apart must be few") {
   else
     CHECK(emulator::run(7, 1024, 0, [] {}) == 0);
   emulator::use_schedule(0);
+}
+
+TEST_CASE("shared memory, static and dynamic, is what each device has without and with opting in") {
+  constexpr std::size_t kKiB = 1024, kStatic = 4;
+  const auto nothing = [] {};
+  const auto one_variable = [] {
+    static emulator::Slot slot;
+    emulator::shared(slot, kStatic, 4, emulator::Site::here());
+  };
+  // CUDA's C++ Programming Guide, technical specifications per compute capability
+  const std::map<std::string, std::size_t> kib = {{"sm_80", 163}, {"sm_86", 99},   {"sm_89", 99},
+                                                  {"sm_90", 227}, {"sm_100", 227}, {"sm_120", 99}};
+  std::size_t least = 1000 * kKiB;
+  for (const emulator::Device& device : emulator::kDevices) {
+    CAPTURE(device.name);
+    emulator::use(device);
+    for (const bool opted_in : {false, true}) {
+      const std::size_t most = (opted_in ? kib.at(device.name) : 48) * kKiB;
+      CHECK(emulator::run(1, 32, most, nothing, opted_in) == 0);
+      CHECK(emulator::run(1, 32, most + 1, nothing, opted_in) == 1);
+      CHECK(emulator::run(1, 32, most - kStatic, one_variable, opted_in) == 0);
+      CHECK(emulator::run(1, 32, most - kStatic + 1, one_variable, opted_in) == 1);
+    }
+    least = std::min(least, device.shared_opt_in);
+  }
+  CHECK(std::size(emulator::kDevices) == kib.size());
+  CHECK(emulator::kSmallest.shared_opt_in == least);
+  emulator::use(emulator::kSmallest);
+  CHECK(emulator::run(1, 32, 0, one_variable) == 0);
 }
 
 TEST_CASE("an exception in a kernel ends the launch, and the next one works") {

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "kernels/stream.h"
 #include "tests/kernels/cuda/schedules.h"
 
 using namespace dex;
@@ -204,6 +205,15 @@ TEST_CASE("threads and blocks of three dimensions") {
     return to.read();
   });
   for (unsigned i = 0; i < out.size(); ++i) CHECK(out[i] == 1000 * (i / 30) + i % 30);
+}
+
+TEST_CASE("our own errors have no number of CUDA's, and a text") {
+  CHECK(cuda::kTooSmall != cuda::kNoDevice);
+  for (const int error : {cuda::kTooSmall, cuda::kNoDevice}) {
+    CHECK(error < 0);  // CUDA's begin at 0
+    CHECK(cuda::error_text(error).find("CUDA error") == std::string::npos);
+  }
+  CHECK(cuda::error_text(1) == "CUDA error 1");
 }
 
 TEST_CASE("a launch no device takes is refused with a number") {

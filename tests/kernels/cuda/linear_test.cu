@@ -207,6 +207,70 @@ TEST_CASE("linear lets NaN and infinity through to their own row alone") {
   }
 }
 
+TEST_CASE("linear starts for every number of rows on every device") {
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::i8})
+    for (const int rows : {8, 9, 16, 17, 32, 33, 64, 65, 128, 129}) {
+      Problem p(rows, 1100, 2, dtype, dtype != Dtype::i8);  // two chunks in two groups
+      p.every_schedule = false;
+      CAPTURE(rows, name_of(dtype));
+      const auto y = p.run();  // requires that the launch is taken
+      CHECK(std::all_of(y.begin(), y.end(), [](float v) { return std::isfinite(v); }));
+    }
+}
+
+// Several chunks a block and several blocks a sum, as in wide products of large models: more tiles
+// of outputs than fit beside all chunks.
+TEST_CASE("linear of several chunks in each of several groups has the bits of any other cut") {
+  for (const auto& [rows, in, out, dtype] :
+       {std::tuple{2, 3073, 8449, Dtype::bf16}, {2, 5633, 3009, Dtype::i8}}) {
+    Problem p(rows, in, out, dtype);
+    p.every_schedule = false;
+    const auto all = p.run();
+    CAPTURE(in, out, name_of(dtype));
+    for (const int first : {out - 3, out - 70}) {
+      const auto few = p.run(0, rows, true, first);  // a group per chunk
+      for (int r = 0; r < rows; ++r)
+        CHECK(bits_of(part(few, Problem::count(r, out - first), Problem::count(1, out - first))) ==
+              bits_of(part(all, Problem::count(r, out) + std::size_t(first),
+                           Problem::count(1, out - first))));
+    }
+    bool close = true;
+    for (int r = 0; r < rows; ++r)
+      for (int o = 0; o < out; o += 61) {
+        const float y = all[Problem::count(r, out) + std::size_t(o)];
+        if (dtype == Dtype::i8) {
+          close = close && y == i8_reference(p, r, o);
+          continue;
+        }
+        double sum = p.bias[std::size_t(o)], size = std::abs(sum) + 1e-30;
+        for (int k = 0; k < in; ++k) {
+          const double term =
+              double(gpu::to_float(gpu::to_bf16(p.x[Problem::count(r, in) + std::size_t(k)]))) *
+              p.weight.values[Problem::count(o, in) + std::size_t(k)];
+          sum += term, size += std::abs(term);
+        }
+        close = close && std::abs(y - sum) <= 2e-6 * size;
+      }
+    CHECK(close);
+  }
+}
+
+TEST_CASE("linear takes more rows than a grid is high") {
+  for (const Dtype dtype : {Dtype::bf16, Dtype::i8}) {
+    Problem p(65537, 1, 1, dtype, true);
+    p.every_schedule = false;
+    const auto y = p.run();
+    bool same = true;
+    for (std::size_t r = 0; r < y.size(); ++r) {
+      const float want = p.x[r] * p.weight.values[0];
+      same = same && std::abs(y[r] - (want * (dtype == Dtype::i8 ? p.scales[0] : 1) + p.bias[0])) <=
+                         (dtype == Dtype::i8 ? 1e-3f : 0.0f);
+    }
+    CAPTURE(name_of(dtype));
+    CHECK(same);
+  }
+}
+
 TEST_CASE("linear refuses a workspace that is too small and does nothing for no rows") {
   Linear p;
   p.rows = 3, p.in = 1100, p.out = 70, p.dtype = Dtype::bf16;

@@ -28,6 +28,7 @@ TEST_CASE("without CUDA every call says that there is no device") {
                         distill_rows({}, nullptr),
                         decoder_layer({}, {}, nullptr)};
   for (const int error : errors) CHECK(error == kNoDevice);
+  CHECK(error_text(kNoDevice) == "built without CUDA");
   CHECK(linear_workspace({}) + decoder_layer_workspace({}) + induce_rows_workspace({}) +
             tree_attention_workspace({}) + topk_tokens_workspace({}) ==
         0);
