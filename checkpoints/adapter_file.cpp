@@ -166,8 +166,7 @@ void AdapterFile::require_model(const std::string& fingerprint,
   if (config.model_tensors.empty()) {
     spdlog::warn(
         "{}: of a form that knows only the ends of the model's tensors, so a change between them "
-        "is "
-        "not seen; dex inspect --rewrite DIR --model MODEL gives it the form of today",
+        "is not seen; dex inspect --rewrite DIR --model MODEL gives it the form of today",
         weights.origin());
     return;
   }

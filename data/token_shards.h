@@ -12,8 +12,7 @@
 
 namespace dex {
 
-// Error(io) when a manifest of token shards beside the file lists it and it is another, to the
-// byte.
+// Error(io) when a manifest of token shards beside the file lists it with other bytes.
 void verify_if_listed(const std::filesystem::path& file);
 
 class TokenShards {

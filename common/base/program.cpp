@@ -10,34 +10,41 @@
 #include <string_view>
 #include <system_error>
 
-#include "common/base/error.h"
-
 namespace dex {
 
 int run_program(const char* name, const std::function<int()>& work) {
   // a file over the size limit is an error of the write, with its path
   std::signal(SIGXFSZ, SIG_IGN);
-  const auto complain = [&](ExitCode code, const std::string& message) {
-    // Messages of libtorch carry a stack trace behind their first line.
-    std::cerr << name << ": error: " << message.substr(0, message.find('\n')) << "\n";
-    return int(code);
-  };
   try {
     const int code = work();
     require(std::cout.flush() && std::fflush(stdout) == 0, ExitCode::io,
             "the result cannot be written to stdout");
     return code;
+  } catch (const std::exception&) {
+    const Error error = current_error();
+    // Messages of libtorch carry a stack trace behind their first line.
+    const std::string_view message = error.what();
+    std::cerr << name << ": error: " << message.substr(0, message.find('\n')) << "\n";
+    return int(error.code());
+  }
+}
+
+Error current_error() {
+  try {
+    throw;
   } catch (const Error& error) {
-    return complain(error.code(), error.what());
+    return error;
   } catch (const std::filesystem::filesystem_error& error) {
-    return complain(ExitCode::io, error.what());
+    return {ExitCode::io, error.what()};
   } catch (const nlohmann::json::exception& error) {
-    return complain(ExitCode::io,
-                    std::string("a JSON file holds another type than wanted: ") + error.what());
+    return {ExitCode::io,
+            std::string("a JSON file holds another type than wanted: ") + error.what()};
   } catch (const std::system_error& error) {
-    return complain(ExitCode::temporary, std::string("the system refuses: ") + error.what());
+    return {ExitCode::temporary, std::string("the system refuses: ") + error.what()};
   } catch (const std::exception& error) {
-    return complain(ExitCode::bug, error.what());
+    return {ExitCode::bug, error.what()};
+  } catch (...) {
+    return {ExitCode::bug, "an unknown error"};
   }
 }
 

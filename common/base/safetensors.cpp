@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <thread>
 
+#include "common/base/allowed_cores.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/base/json_file.h"
@@ -145,7 +145,7 @@ const StoredTensor& WeightFile::at(const std::string& name) const {
 
 void WeightFile::take_digests() {
   constexpr int kMostThreads = 4;  // as fast as disks are read
-  const int cores = int(std::thread::hardware_concurrency());
+  const int cores = allowed_cores();
   state_->digests = std::make_unique<TensorDigests>(std::clamp(cores / 2, 1, kMostThreads));
 }
 

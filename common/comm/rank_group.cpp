@@ -2,47 +2,16 @@
 
 #include <c10/util/Logging.h>
 
-#include <filesystem>
-#include <string>
-#include <system_error>
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/base/program.h"
 #include "common/comm/c10d_transport.h"
 #include "common/comm/gpu_link.h"
 #include "common/comm/nccl.h"
 #include "common/comm/rendezvous.h"
 
 namespace dex {
-namespace {
-
-// The exception that is being handled, with the code that run_program() gives it.
-Error current_error() {
-  try {
-    throw;
-  } catch (const Error& error) {
-    return error;
-  } catch (const std::filesystem::filesystem_error& error) {
-    return {ExitCode::io, error.what()};
-  } catch (const std::system_error& error) {
-    return {ExitCode::temporary, std::string("the system refuses: ") + error.what()};
-  } catch (const std::exception& error) {
-    return {ExitCode::bug, error.what()};
-  } catch (...) {
-    return {ExitCode::bug, "an unknown error"};
-  }
-}
-
-RankEnvironment own_environment() {
-  try {
-    return rank_environment();
-  } catch (const Error& error) {
-    if (const auto place = meeting_place()) Rendezvous::refuse(*place, error.code(), error.what());
-    throw;
-  }
-}
-
-}  // namespace
 
 RankGroup::RankGroup() : RankGroup(own_environment()) {}
 

@@ -10,10 +10,12 @@
 #include <algorithm>
 #include <csignal>
 #include <thread>
+#include <utility>
 
 #include <spdlog/spdlog.h>
 
 #include "common/base/error.h"
+#include "common/base/start_thread.h"
 #include "common/base/within.h"
 #include "common/comm/process_group.h"
 #include "common/comm/roll_call.h"
@@ -177,10 +179,13 @@ void Rendezvous::wait_for_all(Clock::time_point end) {
 
 void Rendezvous::heed() {
   try {
-    within(Clock::now() + kFailureTime, [call = call_] {
-      call->heed();
-      return true;
-    });
+    if (!heeding_.valid()) {  // looks that hang must not pile up
+      auto task = std::make_shared<std::packaged_task<void()>>([call = call_] { call->heed(); });
+      start_thread("a look at what ranks have posted", [task] { (*task)(); }).detach();
+      heeding_ = task->get_future();
+    }
+    if (heeding_.wait_for(kFailureTime) == std::future_status::ready)
+      std::exchange(heeding_, {}).get();
   } catch (const Error&) {
     throw;
   } catch (const std::exception&) {  // the store went with its rank

@@ -3,6 +3,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <chrono>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -53,6 +54,7 @@ class Rendezvous {
   RankEnvironment place_;
   c10::intrusive_ptr<c10d::Store> store_;
   std::shared_ptr<RollCall> call_;
+  std::future<void> heeding_;  // the look that has not come back
 };
 
 }  // namespace dex

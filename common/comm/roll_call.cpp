@@ -160,7 +160,7 @@ void RollCall::post(ExitCode code, const std::string& reason) {
 }
 
 void RollCall::count_as_told() {
-  if (!std::exchange(told_, true)) store_->add(kHeard, 1);
+  if (!told_.exchange(true)) store_->add(kHeard, 1);
 }
 
 bool RollCall::all_have_heard() { return store_->add(kHeard, 0) >= place_.world; }

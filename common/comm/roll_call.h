@@ -4,6 +4,7 @@
 #pragma once
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -60,7 +61,7 @@ class RollCall {
   RankEnvironment place_;
   std::string id_, host_, mine_;  // id_: of this claim, in all the world; mine_: "" until claimed
   int beat_ = 0;
-  bool told_ = false;
+  std::atomic<bool> told_ = false;
   std::chrono::steady_clock::time_point renewed_;
   std::vector<int> missing_;
 };

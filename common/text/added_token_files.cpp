@@ -85,8 +85,8 @@ class Reader {
       if (known.id != token.id && known.text != token.text) continue;
       if (known.id != token.id || known.text != token.text)
         spdlog::warn(
-            "{}: says that {} is \"{}\"; tokenizer_config.json says {} is \"{}\", which "
-            "holds",
+            "{}: says that {} is \"{}\"; tokenizer_config.json, which holds, says that {} is "
+            "\"{}\"",
             place, token.id, token.text, known.id, known.text);
       return;
     }

@@ -16,8 +16,8 @@ bool is_space(char32_t code) {
          code == 0x202F || code == 0x205F || code == 0x3000;
 }
 
-// \w of the reference: letters, marks, decimal digits, letter-like numbers and symbols, connectors,
-// joiners.
+// \w of the reference: letters, marks, decimal digits, numbers and symbols that are like letters,
+// connectors and joiners.
 bool is_word(char32_t code) {
   using enum Category;
   const auto run = std::upper_bound(kCategoryRuns.begin(), kCategoryRuns.end(), code,

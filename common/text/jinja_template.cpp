@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <ctime>
-#include <thread>
 
+#include "common/base/allowed_cores.h"
 #include "common/base/digest.h"
 #include "common/base/error.h"
 #include "common/text/supervised_tokens.h"
@@ -45,6 +45,20 @@ json messages_json(std::span<const Message> messages) {
        answer.dump(-1, ' ', false, json::error_handler_t::replace).substr(0, 200));
 }
 
+struct Started {
+  std::unique_ptr<PythonProcess> process;
+  json answer;  // to the request that brings the template
+};
+
+Started start(const std::string& python, const json& request) {
+  Started made{std::make_unique<PythonProcess>(python, kRenderTemplate, kDeadline), {}};
+  made.answer = made.process->ask(request);
+  if (!made.answer.is_object()) fail_nonsense(made.answer);
+  require(!made.answer.contains("error"), ExitCode::usage, "{}",
+          made.answer.value("error", std::string("no error named")));
+  return made;
+}
+
 }  // namespace
 
 struct JinjaTemplate::Engine {
@@ -53,16 +67,6 @@ struct JinjaTemplate::Engine {
   std::map<std::string, std::string> tokens;
   std::string date;  // that the template sees; "" where it does not ask
   std::unique_ptr<PythonPool> pool;
-
-  std::unique_ptr<PythonProcess> start(const std::string& python, const json& request) {
-    auto process = std::make_unique<PythonProcess>(python, kRenderTemplate, kDeadline);
-    const json answer = process->ask(request);
-    if (!answer.is_object()) fail_nonsense(answer);
-    require(!answer.contains("error"), ExitCode::usage, "{}",
-            answer.value("error", std::string("no error named")));
-    first_answer = answer;
-    return process;
-  }
 
   // Rows of {"text"} or {"error"}, one per request.
   json render(const json& requests) {
@@ -76,8 +80,6 @@ struct JinjaTemplate::Engine {
     }
     return rows;
   }
-
-  json first_answer;
 };
 
 JinjaTemplate::JinjaTemplate(const TemplateFile& file, const TemplateTokens& tokens,
@@ -92,10 +94,10 @@ JinjaTemplate::JinjaTemplate(const TemplateFile& file, const TemplateTokens& tok
   const std::time_t now = std::time(nullptr);
   const json request = start_request(file, tokens, now);
   std::string reasons, chosen;
-  std::unique_ptr<PythonProcess> first;
+  Started first;
   for (const std::string& choice : python_choices(python)) {
     try {
-      first = engine.start(choice, request);
+      first = start(choice, request);
       chosen = choice;
       break;
     } catch (const Error& error) {
@@ -103,11 +105,11 @@ JinjaTemplate::JinjaTemplate(const TemplateFile& file, const TemplateTokens& tok
     }
   }
   require(
-      first != nullptr, ExitCode::usage,
+      first.process != nullptr, ExitCode::usage,
       "{}: this chat template is not built in, so Python with jinja2 has to render it: {}; name "
       "one that has it with --python, or a built-in with --template: {}",
       engine.place, reasons, fmt::join(ChatTemplate::names(), ", "));
-  const json& answer = engine.first_answer;
+  const json& answer = first.answer;
   require(!answer.contains("refused"), ExitCode::usage, "{}: not a chat template of Jinja's: {}",
           engine.place, answer.value("refused", std::string()));
   engine.version = answer.value("jinja2", std::string());
@@ -124,15 +126,9 @@ JinjaTemplate::JinjaTemplate(const TemplateFile& file, const TemplateTokens& tok
     char date[32];
     engine.date.assign(date, std::strftime(date, sizeof date, "%F", &local));
   }
-  const int most = std::clamp(int(std::thread::hardware_concurrency()), 1, kMostProcesses);
+  const int most = std::clamp(allowed_cores(), 1, kMostProcesses);
   engine.pool = std::make_unique<PythonPool>(
-      std::move(first),
-      [chosen, request] {
-        auto process = std::make_unique<PythonProcess>(chosen, kRenderTemplate, kDeadline);
-        process->ask(request);
-        return process;
-      },
-      most);
+      std::move(first.process), [chosen, request] { return start(chosen, request).process; }, most);
 }
 
 JinjaTemplate::JinjaTemplate(const JinjaTemplate& other, json kwargs)
@@ -162,8 +158,7 @@ JinjaTemplate::Plan JinjaTemplate::plan(std::span<const Message> messages, bool 
     if (!message.reasoning.empty())
       marked["reasoning_content"] = part(i, ChatPart::Kind::reasoning, message.reasoning);
     const std::size_t open = content.find(kOpen), close = content.find(kClose);
-    // Only an answer that begins with its thoughts has any: elsewhere the tag is text that was
-    // typed.
+    // Only an answer that begins with its thoughts has any: elsewhere somebody typed the tag.
     if (answer && message.reasoning.empty() && open < close && close != std::string_view::npos &&
         is_blank_text(content.substr(0, open))) {
       const std::size_t from = open + kOpen.size(), after = close + kClose.size();

@@ -1,5 +1,4 @@
-// Python processes that render one template. The first is started at once, others when all are
-// busy.
+// Python processes that render one template: the first at once, others when all are busy.
 #pragma once
 #include <condition_variable>
 #include <functional>

@@ -7,8 +7,8 @@
 
 namespace dex {
 
-// Of a field "messages". A message is used whole, or Error(usage) names it, its field and the value
-// seen.
+// Of a field "messages". A message is used whole, or Error(usage) names it, its field and what is
+// there.
 std::vector<Message> messages_of(const nlohmann::json& list);
 
 }  // namespace dex

@@ -47,6 +47,7 @@ class JobsRun {
     check_output(options_);
     const auto lines = parse_jobs(read_file(options_.input));
     require(!lines.empty(), ExitCode::usage, "{}: no job lines", options_.input.string());
+    make_template(lines);
     frame_ = {session_.model_name(), written_at(options_.input)};
     {
       Progress progress("decode", std::int64_t(lines.size()), "jobs");
@@ -62,6 +63,13 @@ class JobsRun {
   }
 
  private:
+  // Where there is none, or no Python to render it, no conversation can be answered.
+  void make_template(const std::vector<JobLine>& lines) const {
+    for (const JobLine& line : lines)
+      if (const auto* job = std::get_if<Job>(&line.content); job && !job->messages.empty())
+        return void(session_.chat_template());
+  }
+
   void answer(const JobLine& line) {
     if (const auto* bad = std::get_if<BadJob>(&line.content)) return refuse(line, bad->reason);
     const Job& job = std::get<Job>(line.content);
@@ -72,7 +80,8 @@ class JobsRun {
       prompt = prompt_of(job, session_, options_.parse_special);
       room_for(session_.model(), prompt, limits);
     } catch (const Error& error) {
-      if (error.code() != ExitCode::usage) throw;
+      // temporary: a conversation that the template's process died of
+      if (error.code() != ExitCode::usage && error.code() != ExitCode::temporary) throw;
       return refuse(line, error.what());
     }
     try {

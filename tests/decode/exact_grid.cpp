@@ -14,6 +14,7 @@
 #include "common/base/stopwatch.h"
 #include "common/text/chat_template.h"
 #include "decode/jobs/job.h"
+#include "decode/jobs/job_prompt.h"
 #include "decode/session.h"
 #include "decode/verify.h"
 
@@ -70,8 +71,7 @@ std::vector<std::vector<Token>> prompts_of(const Grid& grid) {
   for (const JobLine& line : parse_jobs(read_file(grid.prompts))) {
     if (int(prompts.size()) == grid.limit) break;
     const Job& job = std::get<Job>(line.content);
-    prompts.push_back(job.prompt ? session.prompt_ids(*job.prompt, false)
-                                 : session.chat_ids(job.messages));
+    prompts.push_back(prompt_of(job, session, false));
   }
   return prompts;
 }

@@ -180,7 +180,9 @@ class Scripts(unittest.TestCase):
                                "SLURM_ARRAY_JOB_ID": "77", "SLURM_ARRAY_TASK_ID": "0", "SLURM_ARRAY_TASK_MIN": "0", "SLURM_ARRAY_TASK_COUNT": "1"}
                 script = subprocess.Popen(["bash", str(TREE / "launch" / "cluster" / "slurm" / "decode_array.sbatch"), jobs, name, "--model", "m"],
                                           cwd=self.dir, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                end = time.monotonic() + 60
                 while not (self.dir / "pids").exists() or len((self.dir / "pids").read_text().split()) < 2:
+                    self.assertLess(time.monotonic(), end, "the decoder was not started")
                     time.sleep(0.01)
                 script.send_signal(sent)
                 self.assertEqual(script.wait(timeout=60), code)

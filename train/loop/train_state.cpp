@@ -69,10 +69,8 @@ void require_same_run(const json& seen, json wanted, const fs::path& checkpoint)
   if (!seen.contains(kDigest) && wanted.contains(kDigest)) {
     spdlog::warn(
         "{}: of a form that knows only the ends of the model's tensors, so a change between them "
-        "is "
-        "not seen; the next checkpoint has the form of today, and dex inspect --rewrite gives it "
-        "to "
-        "adapters",
+        "is not seen; the next checkpoint has the form of today, and dex inspect --rewrite gives "
+        "it to adapters",
         checkpoint.string());
     wanted.erase(kDigest);
   }

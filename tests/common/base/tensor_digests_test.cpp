@@ -5,6 +5,7 @@
 #include "common/base/digest.h"
 #include "common/base/safetensors.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/thread_faults.h"
 
 using namespace dex;
 
@@ -34,6 +35,14 @@ TEST_CASE("digests of many tensors are those of their bytes, on any number of th
   }
   // as sha256sum prints it
   CHECK(sha256_of("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+TEST_CASE("digests whose threads cannot be had end with an error") {
+  for (const int given : {0, 1, 3}) {
+    test::give_threads(given);
+    CHECK_THROWS_WITH(TensorDigests(4), Catch::Contains("digests of tensors"));
+  }
+  test::give_threads(-1);
 }
 
 TEST_CASE("digests that nobody waits for are given up") {

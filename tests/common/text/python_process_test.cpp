@@ -96,7 +96,7 @@ TEST_CASE("a Python process ends with its parent, even one that is killed") {
              ".new', '" + file + "')\nread()\nsys.stdin.buffer.read(1)\n");
   const int code = test::code_in_child([&] {
     PythonProcess python("python3", waits.c_str(), kLong);
-    while (!std::filesystem::exists(file))
+    for (int i = 0; i < 4000 && !std::filesystem::exists(file); ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     kill(getpid(), SIGKILL);
     return 0;
