@@ -5,7 +5,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "common/base/digest.h"
@@ -15,7 +14,6 @@ namespace dex {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 // Far above any conversation. A lost bracket must not pull the rest of the file into memory, nor
 // deep nesting its tree.
@@ -206,56 +204,6 @@ std::string SharegptReader::scalar_text() {
             path_.string(), records_, kMaxRecordBytes);
   }
   return "";
-}
-
-// ---- one record
-
-namespace {
-
-const json* first_of(const json& object, std::initializer_list<const char*> keys) {
-  for (const char* key : keys)
-    if (const auto found = object.find(key); found != object.end()) return &*found;
-  return nullptr;
-}
-
-std::string id_text(const json* id) {
-  if (!id || id->is_null()) return "";
-  return id->is_string() ? id->get<std::string>() : id->dump();
-}
-
-bool read_turn(const json& message, Turn& turn) {
-  if (!message.is_object()) return false;
-  const json* from = first_of(message, {"from", "role"});
-  const json* value = first_of(message, {"value", "content"});
-  if (!from || !value || !from->is_string() || !value->is_string()) return false;
-  turn = {from->get<std::string>(), value->get<std::string>()};
-  return true;
-}
-
-}  // namespace
-
-Conversation parse_record(const RawRecord& record, const fs::path& path) {
-  Conversation conversation;
-  conversation.malformed = true;
-  json value;
-  try {
-    value = json::parse(record.text);
-  } catch (const json::parse_error& error) {
-    // Half a surrogate pair is what cutting a text between UTF-16 units leaves: one bad text, not a
-    // damaged file.
-    if (std::strstr(error.what(), "surrogate")) return conversation;
-    fail(ExitCode::io, "{}: record {} at byte {} is not JSON: {}", path.string(), record.number,
-         record.offset + (error.byte ? error.byte - 1 : 0), error.what());
-  }
-  if (!value.is_object()) return conversation;
-  conversation.id = id_text(first_of(value, {"id"}));
-  const json* turns = first_of(value, {"conversations", "conversation", "messages", "items"});
-  if (!turns || !turns->is_array()) return conversation;
-  conversation.turns.resize(turns->size());
-  for (std::size_t i = 0; i < turns->size(); ++i)
-    if (!read_turn((*turns)[i], conversation.turns[i])) return conversation;
-  conversation.malformed = false;
-  return conversation;
 }
 
 }  // namespace dex

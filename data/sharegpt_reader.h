@@ -7,8 +7,6 @@
 #include <optional>
 #include <string>
 
-#include "data/conversation.h"
-
 namespace dex {
 
 struct RawRecord {
@@ -53,9 +51,5 @@ class SharegptReader {
   std::optional<Cut> cut_;
   bool opened_ = false, ended_ = false;
 };
-
-// Error(io) naming path, record and byte when the text is not JSON. JSON of another form than a
-// conversation, or with half a surrogate pair in a text, comes back marked malformed.
-Conversation parse_record(const RawRecord& record, const std::filesystem::path& path);
 
 }  // namespace dex

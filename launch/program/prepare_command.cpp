@@ -105,7 +105,8 @@ int run(const Flags& flags) {
       tokenizer->digest(),
       chat.name(),
       chat.digest(),
-      vocabulary_of(flags.model, *tokenizer)};
+      vocabulary_of(flags.model, *tokenizer),
+      chat.shows_reasoning()};
   spdlog::info("prepare: template {}, vocabulary {}, {} threads", chat.name(), renderer.vocabulary,
                options.threads);
   if (!flags.questions.out.empty()) return ask(flags, renderer);

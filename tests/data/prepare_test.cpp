@@ -180,7 +180,7 @@ TEST_CASE("a limit never looks past its records") {
 
 TEST_CASE("broken inputs and options end with the right code and leave nothing") {
   const TempDir dir;
-  for (const char* text : {"", "[", "[{}", "[{}]]", "[{\"id\": }]", "no json"}) {
+  for (const char* text : {"", "[", "[{}", "[{}]]", "[{\"id\": 1}", "no json"}) {
     CAPTURE(text);
     CHECK(code_of(options_for(dir, text)) == ExitCode::io);
   }
@@ -189,6 +189,7 @@ TEST_CASE("broken inputs and options end with the right code and leave nothing")
   CHECK(code_of(open) == ExitCode::io);
   CHECK(code_of(options_for(dir, "[]")) == ExitCode::usage);
   CHECK(code_of(options_for(dir, "[{}]")) == ExitCode::usage);
+  CHECK(code_of(options_for(dir, "[{\"id\": }]")) == ExitCode::usage);
   auto absent = options_for(dir, "[]");
   absent.data = dir / "absent.json";
   CHECK(code_of(absent) == ExitCode::usage);
@@ -228,13 +229,18 @@ TEST_CASE("a disk that fills up ends with code 74 and leaves nothing") {
   }
 }
 
-TEST_CASE("the first bad record in file order is reported, whatever thread meets it") {
+TEST_CASE("bad records are skipped in file order, whatever thread meets them") {
   const TempDir dir;
   std::string text = many_records(40).dump();
-  for (const char* id : {"chat3_1", "chat8_2"}) text.replace(text.find(id) - 1, 1, "'");
+  for (const char* id : {"chat3_1", "chat8_2"}) text.insert(text.find(id) - 1, "'");
   auto options = options_for(dir, text);
   options.threads = 4;
-  CHECK_THROWS_WITH(prepare(options, byte_renderer()), Catch::Contains("record 13 "));
+  const auto counts = prepare(options, byte_renderer()).manifest.facts.counts;
+  CHECK(counts.at("kept") == 38);
+  CHECK(counts.at("skipped.not_json") == 2);
+  const std::string skipped = read_file(options.out / "skipped.jsonl");
+  CHECK_THAT(skipped, Catch::Contains(R"("record":13)") && Catch::Contains(R"("record":34)"));
+  CHECK(skipped.find(R"("record":13)") < skipped.find(R"("record":34)"));
 }
 
 TEST_CASE("the shared span cases: targets are the answers and their ends, user text never") {
