@@ -214,6 +214,18 @@ void check(const PrepareOptions& options) {
   require(!options.limit || *options.limit > 0, ExitCode::usage, "--limit 0, wanted at least 1");
 }
 
+std::size_t sample_length(std::optional<std::size_t> asked, std::int64_t positions) {
+  const std::size_t standard = PrepareOptions().max_len, length = asked.value_or(standard);
+  if (positions <= 0 || length <= std::size_t(positions)) return length;
+  require(!asked, ExitCode::usage,
+          "--max-len {}, but the model has {} positions (max_position_embeddings of its "
+          "config.json); wanted at most that",
+          length, positions);
+  spdlog::info("--max-len {}: the model has no more positions (the default is {})", positions,
+               standard);
+  return std::size_t(positions);
+}
+
 bool hides_reasoning(const Renderer& renderer, std::span<const Message> messages) {
   return !renderer.shows_reasoning &&
          std::any_of(messages.begin(), messages.end(),

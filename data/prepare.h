@@ -26,6 +26,10 @@ struct PrepareOptions {
   std::vector<std::filesystem::path> answers;
 };
 
+// `asked`, or where nothing is asked the default, but no more than the model has positions. 0: not
+// known. Error(usage) when more is asked for.
+std::size_t sample_length(std::optional<std::size_t> asked, std::int64_t positions);
+
 // Error(usage) naming the option, the value and what is wanted
 void check(const PrepareOptions& options);
 

@@ -16,6 +16,7 @@
 #include "data/conversation.h"
 #include "data/token_shards.h"
 #include "tests/data/fake_renderer.h"
+#include "tests/support/errors.h"
 #include "tests/support/shared.h"
 #include "tests/support/temp_dir.h"
 
@@ -146,6 +147,20 @@ TEST_CASE("all parts of a chat are in one split, and the split is of about the s
   CHECK(train.size() + held_out.size() == 500);
   CHECK(held_out.size() > 85);
   CHECK(held_out.size() < 165);
+}
+
+TEST_CASE("samples are no longer than the model has positions") {
+  CHECK(sample_length({}, 0) == 1024);
+  CHECK(sample_length({}, 1024) == 1024);
+  CHECK(sample_length({}, 131072) == 1024);
+  CHECK(sample_length({}, 1023) == 1023);
+  CHECK(sample_length({}, 512) == 512);
+  CHECK(sample_length(512, 512) == 512);
+  CHECK(sample_length(8192, 0) == 8192);
+  CHECK(sample_length(8192, 131072) == 8192);
+  for (const std::size_t asked : {513, 2048})
+    test::check_refused(ExitCode::usage, {"--max-len " + std::to_string(asked), "512 positions"},
+                        [&] { sample_length(asked, 512); });
 }
 
 TEST_CASE("a cut file is refused with code 74 and leaves nothing, unless that is allowed") {
