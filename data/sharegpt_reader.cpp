@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <vector>
@@ -21,6 +22,13 @@ constexpr std::size_t kMaxRecordBytes = std::size_t{64} << 20;
 constexpr int kMaxDepth = 64;
 
 bool is_space(int c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
+
+// The marks of UTF-16 and UTF-32, or what a bracket is in them.
+bool is_wide(std::string_view start) {
+  if (start.size() < 2) return false;
+  return start.starts_with("\xFF\xFE") || start.starts_with("\xFE\xFF") || start[0] == '\0' ||
+         start[1] == '\0';
+}
 
 std::string quoted(int c) {
   return c >= 0x20 && c < 0x7f ? fmt::format("'{}'", char(c)) : fmt::format("byte {:#04x}", c);
@@ -122,17 +130,21 @@ int SharegptReader::skip_space() {
   return source_->peek();
 }
 
-void SharegptReader::open_array() {
+void SharegptReader::find_form() {
+  constexpr const char* kWanted = "a JSON array of conversations, or one a line";
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   opened_ = true;
-  for (int byte : {0xef, 0xbb, 0xbf})  // a byte order mark
-    if (source_->peek() == byte) source_->take();
+  const auto start = source_->buffered();
+  require(!is_wide(start), ExitCode::io, "{}: is UTF-16 or UTF-32 by its first bytes, wanted UTF-8",
+          path_.string());
+  if (start.starts_with(kByteOrderMark)) source_->take(kByteOrderMark.size());
   const int c = skip_space();
-  require(c != -1, ExitCode::io, "{}: empty: {} bytes, wanted a JSON array of conversations",
-          path_.string(), file_size_);
-  require(c == '[', ExitCode::io,
-          "{}: starts with {} at byte {}, wanted a JSON array of conversations", path_.string(),
-          quoted(c), offset());
-  source_->take();
+  require(c != -1, ExitCode::io, "{}: empty: {} bytes, wanted {}", path_.string(), file_size_,
+          kWanted);
+  require(c == '[' || c == '{', ExitCode::io, "{}: starts with {} at byte {}, wanted {}",
+          path_.string(), quoted(c), offset(), kWanted);
+  lines_ = c == '{';
+  if (!lines_) source_->take();
 }
 
 std::nullopt_t SharegptReader::stop_at_cut(std::uint64_t record_offset) {
@@ -143,7 +155,11 @@ std::nullopt_t SharegptReader::stop_at_cut(std::uint64_t record_offset) {
 
 std::optional<RawRecord> SharegptReader::next() {
   if (ended_) return std::nullopt;
-  if (!opened_) open_array();
+  if (!opened_) find_form();
+  return lines_ ? next_line() : next_element();
+}
+
+std::optional<RawRecord> SharegptReader::next_element() {
   int c = skip_space();
   if (c == -1) return stop_at_cut(offset());
   if (c == ']') {
@@ -168,6 +184,44 @@ std::optional<RawRecord> SharegptReader::next() {
   if (record.text.empty()) return stop_at_cut(record.offset);
   ++records_;
   return record;
+}
+
+std::optional<RawRecord> SharegptReader::next_line() {
+  if (skip_space() == -1) {
+    ended_ = true;
+    return std::nullopt;
+  }
+  RawRecord record{records_, offset(), ""};
+  std::string& text = record.text;
+  const bool has_end = take_line(text);
+  while (is_space(text.back())) text.pop_back();
+  Nesting nesting;
+  const bool balanced = nesting.advance(text) == text.size() && nesting.closed();
+  require(nesting.depth() <= kMaxDepth, ExitCode::io,
+          "{}: record {} at byte {} nests deeper than {}", path_.string(), records_, record.offset,
+          kMaxDepth);
+  if (!has_end && !balanced) return stop_at_cut(record.offset);
+  require(records_ > 0 || text.ends_with('}'), ExitCode::io,
+          "{}: the object at byte {} does not end in its line, wanted a JSON array of "
+          "conversations, or one a line",
+          path_.string(), record.offset);
+  ++records_;
+  return record;
+}
+
+// False when the file ends before the line does.
+bool SharegptReader::take_line(std::string& text) {
+  for (auto bytes = source_->buffered(); !bytes.empty(); bytes = source_->buffered()) {
+    const std::size_t end = bytes.find('\n');
+    const std::size_t used = std::min(end, bytes.size());
+    text += bytes.substr(0, used);
+    source_->take(used);
+    require(text.size() <= kMaxRecordBytes, ExitCode::io,
+            "{}: record {} before byte {} is longer than {} bytes", path_.string(), records_,
+            offset(), kMaxRecordBytes);
+    if (end != std::string_view::npos) return true;
+  }
+  return false;
 }
 
 // Up to the bracket that closes the first one; "" when the file ends before.

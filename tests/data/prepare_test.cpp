@@ -181,6 +181,23 @@ TEST_CASE("a cut file is refused with code 74 and leaves nothing, unless that is
   CHECK(text.substr(report.manifest.source.cut_offset, 1) == "{");
 }
 
+TEST_CASE("one object a line gives the samples of the array, a bad line costs itself") {
+  const TempDir dir;
+  std::string lines;
+  for (const json& one : many_records(20)) lines += one.dump() + "\r\n";
+  auto array = options_for(dir, many_records(20).dump());
+  prepare(array, byte_renderer());
+  auto options = options_for(dir, lines.insert(lines.find('\n') + 1, "{\"id\":\n"), "lines");
+  const auto counts = prepare(options, byte_renderer()).manifest.facts.counts;
+  CHECK(counts.at("read") == 21);
+  CHECK(counts.at("skipped.not_json") == 1);
+  CHECK(texts(options.out, "train") == texts(array.out, "train"));
+  options = options_for(dir, lines.substr(0, lines.size() - 10), "cut");
+  CHECK(code_of(options) == ExitCode::io);
+  options.allow_truncated = true;
+  CHECK(prepare(options, byte_renderer()).manifest.facts.counts.at("read") == 20);
+}
+
 TEST_CASE("a limit never looks past its records") {
   const TempDir dir;
   const std::string whole = many_records(20).dump();

@@ -97,7 +97,7 @@ TEST_CASE("bytes that no cut explains are refused with their offset") {
   refused("[{} {}]", "4");
   refused("[{},]", "4");
   refused("[,{}]", "1");
-  refused("{\"id\": 1}", "0");
+  refused("{\"id\":\n1}\n", "0");
   refused("<html>", "0");
 }
 
@@ -149,4 +149,60 @@ TEST_CASE("the shared cut and altered files are told apart") {
   CHECK(code_of_reading(*cases / "d-s1-empty.json") == ExitCode::io);
   CHECK(code_of_reading(*cases / "d-s1-trailing-garbage.json") == ExitCode::io);
   CHECK(code_of_reading(*cases / "d-s2-roles.json") == ExitCode::done);
+}
+
+TEST_CASE("one object a line is found from the first byte, with any line ends and a mark before") {
+  const TempDir dir;
+  const std::string one = R"({"id":"a","conversations":[]})", two = R"({"id":"b ]}"})";
+  for (const char* mark : {"", "\xEF\xBB\xBF"})
+    for (const char* end : {"\n", "\r\n", "\n\n", " \t\r\n \n"})
+      for (const bool last : {true, false}) {
+        const std::string text = mark + one + end + two + (last ? end : "");
+        CAPTURE(text);
+        SharegptReader reader(dir.write("lines.jsonl", text));
+        const auto records = read_all(reader);
+        REQUIRE(records.size() == 2);
+        CHECK(records[0].text == one);
+        CHECK(records[1].text == two);
+        CHECK(records[1].number == 1);
+        CHECK(text.substr(records[1].offset, two.size()) == two);
+        CHECK_FALSE(reader.cut());
+        CHECK(reader.offset() == text.size());
+        CHECK(reader.digest_so_far() == sha256_of(text));
+      }
+}
+
+TEST_CASE("a broken line is a record, a last line without its end is a cut") {
+  const TempDir dir;
+  const std::string one = R"({"id":"a"})";
+  for (const char* broken : {R"({"id":"x)", R"({"id":"x"}}})", "}{", "[[", "text", R"({"id":"x"},)",
+                             R"({"id":"x"}{"id":"y"})"}) {
+    CAPTURE(broken);
+    SharegptReader reader(dir.write("lines.jsonl", one + "\n" + broken + "\n" + one + "\n"));
+    const auto records = read_all(reader);
+    REQUIRE(records.size() == 3);
+    CHECK(records[1].text == broken);
+    CHECK(records[2].text == one);
+    CHECK_FALSE(reader.cut());
+  }
+  for (std::size_t length = 1; length < one.size(); ++length) {
+    SharegptReader reader(dir.write("cut.jsonl", one + "\n" + one.substr(0, length)));
+    CHECK(read_all(reader).size() == 1);
+    REQUIRE(reader.cut());
+    CHECK(reader.cut()->record == 1);
+    CHECK(reader.cut()->record_offset == one.size() + 1);
+  }
+  CHECK(code_of_reading(dir.write("deep.jsonl", one + "\n" + std::string(1000, '[') + "\n")) ==
+        ExitCode::io);
+}
+
+TEST_CASE("UTF-16 and UTF-32 are named") {
+  const TempDir dir;
+  for (const std::string& start :
+       {std::string("\xFF\xFE[\0", 4), std::string("\xFE\xFF\0[", 4), std::string("[\0{\0", 4),
+        std::string("\0[\0{", 4), std::string("\0\0\0[", 4), std::string("{\0\0\0", 4)}) {
+    const auto path = dir.write("wide.json", start);
+    CHECK(code_of_reading(path) == ExitCode::io);
+    CHECK_THAT(message_of_reading(path), Catch::Contains("UTF-16") && Catch::Contains("UTF-8"));
+  }
 }
