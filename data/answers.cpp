@@ -6,6 +6,7 @@
 #include "common/base/digest.h"
 #include "common/base/error.h"
 #include "data/conversation.h"
+#include "data/message_fields.h"
 
 namespace dex {
 namespace {
@@ -13,18 +14,34 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
 // What a cut leaves of a character.
 void drop_broken_end(std::string& text) {
   constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
   while (text.ends_with(kReplacement)) text.resize(text.size() - kReplacement.size());
 }
 
+// What stands there, null where the way to it ends.
+json at(const json& value, std::initializer_list<const char*> path) {
+  const json* found = &value;
+  for (const char* name : path) {
+    if (!found->is_object() || !found->contains(name)) return nullptr;
+    found = &(*found)[name];
+  }
+  return *found;
+}
+
 std::optional<Answer> answer_of(const json& row) {
-  if (!row.value("error", json()).is_null()) return std::nullopt;
-  const json& response = row.at("response");
-  if (response.at("status_code") != 200) return std::nullopt;
-  const json& choice = response.at("body").at("choices").at(0);
-  Answer answer{choice.at("message").at("content"), choice.at("finish_reason") == "length"};
+  const json choices = at(row, {"response", "body", "choices"});
+  if (!at(row, {"error"}).is_null() || at(row, {"response", "status_code"}) != 200 ||
+      !choices.is_array() || choices.empty())
+    return std::nullopt;
+  const json message = at(choices[0], {"message"}), end = at(choices[0], {"finish_reason"});
+  if (!message.is_object() || other_content_field(message)) return std::nullopt;
+  const auto text = text_of(at(message, {"content"})), reasoning = reasoning_of(message);
+  if (!text || !reasoning || (end != "stop" && end != "length")) return std::nullopt;
+  Answer answer{*text, *reasoning, end == "length"};
   if (answer.cut) drop_broken_end(answer.text);
   if (is_blank(answer.text)) return std::nullopt;
   return answer;
@@ -45,16 +62,16 @@ Answers::Answers(std::span<const fs::path> files) : paths_(files.begin(), files.
 
 void Answers::read(std::size_t file) {
   std::string_view rest = files_[file].text();
+  if (rest.starts_with(kByteOrderMark)) rest.remove_prefix(kByteOrderMark.size());
   for (std::size_t line = 1; !rest.empty(); ++line) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
     const Place place{file, line, rest.substr(0, end)};
     rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (is_blank(place.text)) continue;
     places_.push_back(place);
     const std::string name = this->place(places_.size() - 1);
     try {
-      const json row = json::parse(place.text);
-      const std::string id = row.at("custom_id");
-      answer_of(row);
+      const std::string id = json::parse(place.text).at("custom_id");
       const auto [before, fresh] = rows_.emplace(id, places_.size() - 1);
       require(fresh, ExitCode::io, "{}: answers {} again, after {}", name, id,
               this->place(before->second));
@@ -90,10 +107,10 @@ void UsedRows::require_all(const fs::path& data) const {
 
 Dialogue replay(std::span<const Message> messages, const Answers& answers) {
   Dialogue dialogue;
-  for (const Message& message : messages) {
-    if (message.role == "assistant") continue;
-    dialogue.messages.push_back(message);
-    if (message.role != "user") continue;
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    if (messages[i].role == "assistant") continue;
+    dialogue.messages.push_back(messages[i]);
+    if (messages[i].role != "user") continue;
     const auto row = answers.find(question_id(dialogue.messages));
     if (row) dialogue.rows.push_back(row->number);
     if (!row || !row->answer) {
@@ -101,7 +118,9 @@ Dialogue replay(std::span<const Message> messages, const Answers& answers) {
       dialogue.end = row ? Dialogue::End::no_answer : Dialogue::End::no_row;
       return dialogue;
     }
-    dialogue.messages.push_back({"assistant", row->answer->text});
+    // What the record marks as context only stays so, whoever answers.
+    const bool target = i + 1 == messages.size() || messages[i + 1].target;
+    dialogue.messages.push_back({"assistant", row->answer->text, row->answer->reasoning, target});
     ++dialogue.answered;
     if (row->answer->cut) {
       dialogue.end = Dialogue::End::cut;

@@ -17,7 +17,8 @@ namespace dex {
 
 struct Answer {
   std::string text;
-  bool cut = false;  // by the token limit: the model had not ended it
+  std::string reasoning;  // told apart from the text
+  bool cut = false;       // by the token limit: the model had not ended it
 };
 
 // The name of what messages ask, and the custom_id of its job: equal messages have equal names in
@@ -29,13 +30,14 @@ class Answers {
  public:
   struct Row {
     std::size_t number = 0;        // of all rows, from 0
-    std::optional<Answer> answer;  // none: an error row, or a blank text
+    std::optional<Answer> answer;  // none: an error, no text, or ended by anything but itself
   };
 
   Answers() = default;
-  // Rows of the OpenAI batch form, as dex decode --output leaves them. Error(usage) when a file is
-  // missing, Error(io) naming file and line for what is no such row, has no custom_id, or answers
-  // the same question again.
+  // Rows of the OpenAI batch form, as dex decode --output leaves them, blank lines between them.
+  // Error(usage) when a file is missing, Error(io) naming file and line for what is no JSON object,
+  // has no custom_id, or answers the same question again. A row that holds no whole text is no
+  // answer: an error, a null, a tool call, or a finish_reason but "stop" and "length".
   explicit Answers(std::span<const std::filesystem::path> files);
 
   std::size_t size() const { return places_.size(); }

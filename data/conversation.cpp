@@ -26,6 +26,21 @@ bool erase(std::vector<Message>& messages, std::size_t first, std::size_t last) 
   return first != last;
 }
 
+// False when another system text stands there already.
+bool put_system(std::vector<Message>& messages, const std::string& system) {
+  if (is_blank(system)) return true;
+  const bool has_one = !messages.empty() && messages.front().role == "system";
+  if (!has_one) messages.insert(messages.begin(), {"system", system});
+  return messages.front().content == system;
+}
+
+bool has_system_before_user(const std::vector<Message>& messages, std::size_t first) {
+  const auto user = std::find_if(messages.begin(), messages.end(),
+                                 [](const Message& message) { return message.role == "user"; });
+  return std::any_of(messages.begin() + std::ptrdiff_t(first), user,
+                     [](const Message& message) { return message.role == "system"; });
+}
+
 bool drop_leading_turns(std::vector<Message>& messages, std::size_t first) {
   std::size_t user = first;
   while (user < messages.size() && messages[user].role != "user") ++user;
@@ -56,11 +71,12 @@ bool is_blank(std::string_view text) {
 }
 
 const char* name_of(Skip reason) {
-  constexpr const char* names[] = {"none",         "malformed",        "no_turns",
-                                   "unknown_role", "role_order",       "no_answer",
-                                   "no_target",    "template_refused", "unproven_targets",
-                                   "past_rows",    "duplicate",        "unanswered",
-                                   "nothing_to_ask"};
+  constexpr const char* names[] = {
+      "none",       "not_json",         "malformed",    "other_content",    "odd_mark",
+      "no_turns",   "unknown_role",     "other_system", "role_order",       "no_answer",
+      "all_masked", "hidden_reasoning", "no_target",    "template_refused", "unproven_targets",
+      "past_rows",  "duplicate",        "unanswered",   "nothing_to_ask"};
+  static_assert(std::size(names) == std::size_t(Skip::count));
   return names[std::size_t(reason)];
 }
 
@@ -94,23 +110,30 @@ std::string_view base_id(std::string_view id) {
 
 Usable usable_messages(const Conversation& conversation) {
   const auto skipped = [](Skip reason) { return Usable{reason, {}, {}}; };
-  if (conversation.malformed) return skipped(Skip::malformed);
+  if (conversation.skip != Skip::none) return skipped(conversation.skip);
   if (conversation.turns.empty()) return skipped(Skip::no_turns);
   Usable usable;
   auto& messages = usable.messages;
   for (const Turn& turn : conversation.turns) {
-    messages.push_back({std::string(canonical_role(turn.role)), turn.text});
+    messages.push_back(
+        {std::string(canonical_role(turn.role)), turn.text, turn.reasoning, turn.target});
     if (messages.back().role.empty()) return skipped(Skip::unknown_role);
   }
   const auto note = [&](Repair repair, bool done) { usable.repaired[std::size_t(repair)] = done; };
   note(Repair::share_notice, erase(messages, 0, is_share_notice(messages.front()) ? 1 : 0));
+  if (!put_system(messages, conversation.system)) return skipped(Skip::other_system);
   const std::size_t first = !messages.empty() && messages.front().role == "system" ? 1 : 0;
+  if (has_system_before_user(messages, first)) return skipped(Skip::other_system);
   note(Repair::leading_turns, drop_leading_turns(messages, first));
   if (!alternates(messages, first)) return skipped(Skip::role_order);
   const bool open = messages.size() > first && messages.back().role == "user";
   note(Repair::open_question, erase(messages, messages.size() - (open ? 1 : 0), messages.size()));
   note(Repair::blank_answer, drop_blank_answers(messages, first));
   if (messages.size() < first + 2) return skipped(Skip::no_answer);
+  const bool any_target = std::any_of(messages.begin(), messages.end(), [](const Message& message) {
+    return message.role == "assistant" && message.target;
+  });
+  if (!any_target) return skipped(Skip::all_masked);
   return usable;
 }
 

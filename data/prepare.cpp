@@ -10,8 +10,10 @@
 #include "common/base/digest.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
+#include "common/base/log.h"
 #include "data/answers.h"
 #include "data/conversation.h"
+#include "data/parse_record.h"
 #include "data/record_pipeline.h"
 #include "data/shard_writer.h"
 
@@ -21,8 +23,8 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Outcome {  // of one record: a pure function of it
-  std::uint64_t number = 0;
-  std::string id;
+  std::uint64_t number = 0, offset = 0;
+  std::string id, problem;
   Usable usable;  // without its messages
   Sample sample;  // empty when skipped
   std::vector<std::size_t> answer_rows;
@@ -30,13 +32,14 @@ struct Outcome {  // of one record: a pure function of it
 
 // The conversation with its answers replaced, up to the last question that has one.
 void regenerate(Outcome& outcome, const Answers& answers, std::size_t max_len,
-                const Render& render) {
+                const Renderer& renderer) {
   Dialogue dialogue = replay(outcome.usable.messages, answers);
   outcome.answer_rows = std::move(dialogue.rows);
-  if (dialogue.answered == 0) {
+  if (dialogue.answered == 0)
     outcome.usable.skip = Skip::unanswered;
-    return;
-  }
+  else if (hides_reasoning(renderer, dialogue.messages))
+    outcome.usable.skip = Skip::hidden_reasoning;
+  if (outcome.usable.skip != Skip::none) return;
   const auto note = [&](Repair repair, bool done) {
     bool& noted = outcome.usable.repaired[std::size_t(repair)];
     noted = noted || done;
@@ -47,7 +50,7 @@ void regenerate(Outcome& outcome, const Answers& answers, std::size_t max_len,
   const bool cut = dialogue.end == Dialogue::End::cut;
   note(Repair::cut_answer, cut);
   outcome.sample =
-      (cut ? render_unfinished_sample : render_sample)(dialogue.messages, max_len, render);
+      (cut ? render_unfinished_sample : render_sample)(dialogue.messages, max_len, renderer.render);
 }
 
 bool has_id_from(const Sample& sample, std::int64_t vocabulary) {
@@ -57,15 +60,23 @@ bool has_id_from(const Sample& sample, std::int64_t vocabulary) {
 
 Outcome sample_of(const RawRecord& record, const PrepareOptions& options, const Answers& answers,
                   const Renderer& renderer) {
-  const Render& render = renderer.render;
-  const Conversation conversation = parse_record(record, options.data);
-  Outcome outcome{record.number, conversation.id, usable_messages(conversation), {}, {}};
+  Conversation conversation = parse_record(record);
+  Outcome outcome{record.number,
+                  record.offset,
+                  conversation.id,
+                  std::move(conversation.problem),
+                  usable_messages(conversation),
+                  {},
+                  {}};
   if (outcome.usable.skip != Skip::none) return outcome;
+  const auto& messages = outcome.usable.messages;
   try {
-    if (options.answers.empty())
-      outcome.sample = render_sample(outcome.usable.messages, options.max_len, render);
+    if (!options.answers.empty())
+      regenerate(outcome, answers, options.max_len, renderer);
+    else if (hides_reasoning(renderer, messages))
+      outcome.usable.skip = Skip::hidden_reasoning;
     else
-      regenerate(outcome, answers, options.max_len, render);
+      outcome.sample = render_sample(messages, options.max_len, renderer.render);
   } catch (const ConversationRefused& refused) {
     outcome.usable.skip = skip_of(refused);
   }
@@ -151,9 +162,20 @@ class Collector {
 
   void skip(const Outcome& outcome) {
     count(outcome.usable.skip, 1);
-    const nlohmann::json line = {
+    nlohmann::json line = {
         {"record", outcome.number}, {"id", outcome.id}, {"reason", name_of(outcome.usable.skip)}};
-    skipped_ += line.dump() + "\n";
+    if (!outcome.problem.empty()) {
+      line["offset"] = outcome.offset;
+      line["problem"] = outcome.problem;
+    }
+    if (outcome.usable.skip == Skip::not_json) warn_once(outcome);
+    skipped_ += line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  }
+
+  void warn_once(const Outcome& outcome) {
+    if (counts_["skipped.not_json"] > 1) return;
+    spdlog::warn("{}: record {} at byte {} is skipped: {}", options_.data.string(), outcome.number,
+                 outcome.offset, outcome.problem);
   }
 
   // Half of a SHA-256 is enough to tell samples apart.
@@ -190,6 +212,24 @@ void check(const PrepareOptions& options) {
   require(options.held_out >= 0 && options.held_out < 1, ExitCode::usage,
           "--held-out {}, wanted 0 <= share < 1", options.held_out);
   require(!options.limit || *options.limit > 0, ExitCode::usage, "--limit 0, wanted at least 1");
+}
+
+std::size_t sample_length(std::optional<std::size_t> asked, std::int64_t positions) {
+  const std::size_t standard = PrepareOptions().max_len, length = asked.value_or(standard);
+  if (positions <= 0 || length <= std::size_t(positions)) return length;
+  require(!asked, ExitCode::usage,
+          "--max-len {}, but the model has {} positions (max_position_embeddings of its "
+          "config.json); wanted at most that",
+          length, positions);
+  spdlog::info("--max-len {}: the model has no more positions (the default is {})", positions,
+               standard);
+  return std::size_t(positions);
+}
+
+bool hides_reasoning(const Renderer& renderer, std::span<const Message> messages) {
+  return !renderer.shows_reasoning &&
+         std::any_of(messages.begin(), messages.end(),
+                     [](const Message& message) { return !is_blank(message.reasoning); });
 }
 
 PrepareReport prepare(const PrepareOptions& options, const Renderer& renderer) {

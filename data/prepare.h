@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,10 @@ struct PrepareOptions {
   std::vector<std::filesystem::path> answers;
 };
 
+// `asked`, or where nothing is asked the default, but no more than the model has positions. 0: not
+// known. Error(usage) when more is asked for.
+std::size_t sample_length(std::optional<std::size_t> asked, std::int64_t positions);
+
 // Error(usage) naming the option, the value and what is wanted
 void check(const PrepareOptions& options);
 
@@ -32,7 +37,10 @@ struct Renderer {  // a chat template bound to a tokenizer, and what the shards 
   Render render;
   std::string model, tokenizer_digest, template_name, template_digest;
   std::int64_t vocabulary = 0;
+  bool shows_reasoning = false;  // an answer's reasoning has a place in the template
 };
+// Whether the template leaves out reasoning that the messages have.
+bool hides_reasoning(const Renderer& renderer, std::span<const Message> messages);
 
 struct PrepareReport {
   Manifest manifest;
@@ -40,8 +48,9 @@ struct PrepareReport {
 };
 
 // With answers a sample ends with the last question that has one. Besides the shards writes
-// skipped.jsonl: record number, id and reason of every record that gave no sample. Error(io) when
-// the file is cut (unless allowed) or altered, Error(usage) when no sample is left.
+// skipped.jsonl: record number, id and reason of every record that gave no sample, and where a
+// record could not be read its byte in the file and what is wrong with it. Error(io) when the file
+// is cut (unless allowed) or altered between its records, Error(usage) when no sample is left.
 PrepareReport prepare(const PrepareOptions& options, const Renderer& renderer);
 
 }  // namespace dex

@@ -7,6 +7,7 @@
 #include "common/base/file.h"
 #include "data/answers.h"
 #include "data/conversation.h"
+#include "data/parse_record.h"
 #include "data/record_pipeline.h"
 
 namespace dex {
@@ -34,14 +35,18 @@ std::string job_line(const std::string& id, const std::vector<Message>& messages
 class Asker {
  public:
   Asker(const PrepareOptions& options, const QuestionOptions& questions, const Answers& answers,
-        const Render& render)
-      : options_(options), questions_(questions), answers_(answers), render_(render) {}
+        const Renderer& renderer)
+      : options_(options), questions_(questions), answers_(answers), renderer_(renderer) {}
 
   Outcome next_question(const RawRecord& record) const {
-    const Usable usable = usable_messages(parse_record(record, options_.data));
+    const Usable usable = usable_messages(parse_record(record));
     if (usable.skip != Skip::none) return {usable.skip, "", "", {}};
     const Dialogue dialogue = replay(usable.messages, answers_);
     Outcome outcome{Skip::none, "", "", dialogue.rows};
+    if (hides_reasoning(renderer_, dialogue.messages)) {
+      outcome.skip = Skip::hidden_reasoning;
+      return outcome;
+    }
     std::size_t room = 0;
     try {
       if (dialogue.end == Dialogue::End::no_row) room = room_after(dialogue);
@@ -64,14 +69,14 @@ class Asker {
   std::size_t room_after(const Dialogue& dialogue) const {
     if (questions_.turns > 0 && dialogue.answered >= questions_.turns) return 0;
     const std::size_t used =
-        render_sample(dialogue.messages, options_.max_len, render_).tokens.size();
+        render_sample(dialogue.messages, options_.max_len, renderer_.render).tokens.size();
     return std::min(options_.max_len - used, std::size_t(questions_.answer_tokens));
   }
 
   const PrepareOptions& options_;
   const QuestionOptions& questions_;
   const Answers& answers_;
-  const Render& render_;
+  const Renderer& renderer_;
 };
 
 }  // namespace
@@ -86,7 +91,7 @@ QuestionReport write_questions(const PrepareOptions& options, const QuestionOpti
   refuse_cut_file(options);
   const Answers answers(options.answers);
   UsedRows used(answers);
-  const Asker asker(options, questions, answers, renderer.render);
+  const Asker asker(options, questions, answers, renderer);
   QuestionReport report{{{"read", 0}, {"kept", 0}}};
   for (int i = 1; i < int(Skip::count); ++i)
     report.counts[fmt::format("skipped.{}", name_of(Skip(i)))] = 0;

@@ -12,7 +12,8 @@ void judge_cut(const SharegptReader& reader, const PrepareOptions& options) {
   if (!reader.cut()) return;
   const Cut& cut = *reader.cut();
   const std::string what = fmt::format(
-      "{}: cut: the file ends at byte {} before its array does, inside or before record {} "
+      "{}: cut: the file ends at byte {} before its array or last line does, inside or before "
+      "record {} "
       "(counting from 0) "
       "at byte {}",
       options.data.string(), cut.end, cut.record, cut.record_offset);

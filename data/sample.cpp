@@ -20,23 +20,34 @@ std::size_t safe_cut(const std::string& text, std::size_t from) {
   return text.size();
 }
 
-// Messages up to about `bytes` of text. Two more follow a cut one, emptied: templates treat the
-// last turn and the one after a system message differently from others.
+// Where an answer's thoughts end in its text: without that end they would be taken for the answer.
+std::size_t end_of_thoughts(const Message& message) {
+  std::size_t end = 0;
+  if (message.role != "assistant") return end;
+  for (const std::string_view tag : {"</think>", "</thinking>", "[/THINK]"})
+    if (const auto at = message.content.rfind(tag); at != std::string::npos)
+      end = std::max(end, at + tag.size());
+  return end;
+}
+
+// Messages up to about `bytes` of text, thoughts whole. Two more follow a cut one, emptied:
+// templates treat the last turn and the one after a system message differently from others.
 std::vector<Message> capped(std::span<const Message> messages, std::size_t bytes, bool& cut) {
   std::vector<Message> kept;
   std::size_t left = messages.size();
   cut = false;
   for (const Message& message : messages) {
     if (left-- == 0) break;
-    if (cut) {
-      kept.push_back({message.role, ""});
-      continue;
-    }
-    const std::size_t end =
-        message.content.size() > bytes ? safe_cut(message.content, bytes) : message.content.size();
-    cut = end < message.content.size();
+    kept.push_back({message.role, "", "", message.target});
+    if (cut) continue;
+    kept.back().reasoning = message.reasoning;
+    bytes -= std::min(bytes, message.reasoning.size());
+    const std::size_t size = message.content.size();
+    const std::size_t from = std::max(bytes, end_of_thoughts(message));
+    const std::size_t end = size > from ? safe_cut(message.content, from) : size;
+    cut = end < size;
     if (cut) left = std::min<std::size_t>(left, 2);
-    kept.push_back({message.role, message.content.substr(0, end)});
+    kept.back().content = message.content.substr(0, end);
     bytes -= std::min(bytes, end);
   }
   return kept;
@@ -60,6 +71,7 @@ Sample render_sample(std::span<const Message> messages, std::size_t max_len, con
 
 Sample render_unfinished_sample(std::span<const Message> messages, std::size_t max_len,
                                 const Render& render) {
+  if (!messages.back().target) return render_sample(messages, max_len, render);
   // The end that stands after the last answer must be seen to be left out, so more is rendered than
   // is kept.
   Sample sample = render_sample(messages, max_len + kFrameTokens, render);

@@ -3,9 +3,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "common/base/digest.h"
@@ -15,7 +15,6 @@ namespace dex {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 // Far above any conversation. A lost bracket must not pull the rest of the file into memory, nor
 // deep nesting its tree.
@@ -23,6 +22,13 @@ constexpr std::size_t kMaxRecordBytes = std::size_t{64} << 20;
 constexpr int kMaxDepth = 64;
 
 bool is_space(int c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
+
+// The marks of UTF-16 and UTF-32, or what a bracket is in them.
+bool is_wide(std::string_view start) {
+  if (start.size() < 2) return false;
+  return start.starts_with("\xFF\xFE") || start.starts_with("\xFE\xFF") || start[0] == '\0' ||
+         start[1] == '\0';
+}
 
 std::string quoted(int c) {
   return c >= 0x20 && c < 0x7f ? fmt::format("'{}'", char(c)) : fmt::format("byte {:#04x}", c);
@@ -124,17 +130,21 @@ int SharegptReader::skip_space() {
   return source_->peek();
 }
 
-void SharegptReader::open_array() {
+void SharegptReader::find_form() {
+  constexpr const char* kWanted = "a JSON array of conversations, or one a line";
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   opened_ = true;
-  for (int byte : {0xef, 0xbb, 0xbf})  // a byte order mark
-    if (source_->peek() == byte) source_->take();
+  const auto start = source_->buffered();
+  require(!is_wide(start), ExitCode::io, "{}: is UTF-16 or UTF-32 by its first bytes, wanted UTF-8",
+          path_.string());
+  if (start.starts_with(kByteOrderMark)) source_->take(kByteOrderMark.size());
   const int c = skip_space();
-  require(c != -1, ExitCode::io, "{}: empty: {} bytes, wanted a JSON array of conversations",
-          path_.string(), file_size_);
-  require(c == '[', ExitCode::io,
-          "{}: starts with {} at byte {}, wanted a JSON array of conversations", path_.string(),
-          quoted(c), offset());
-  source_->take();
+  require(c != -1, ExitCode::io, "{}: empty: {} bytes, wanted {}", path_.string(), file_size_,
+          kWanted);
+  require(c == '[' || c == '{', ExitCode::io, "{}: starts with {} at byte {}, wanted {}",
+          path_.string(), quoted(c), offset(), kWanted);
+  lines_ = c == '{';
+  if (!lines_) source_->take();
 }
 
 std::nullopt_t SharegptReader::stop_at_cut(std::uint64_t record_offset) {
@@ -145,7 +155,11 @@ std::nullopt_t SharegptReader::stop_at_cut(std::uint64_t record_offset) {
 
 std::optional<RawRecord> SharegptReader::next() {
   if (ended_) return std::nullopt;
-  if (!opened_) open_array();
+  if (!opened_) find_form();
+  return lines_ ? next_line() : next_element();
+}
+
+std::optional<RawRecord> SharegptReader::next_element() {
   int c = skip_space();
   if (c == -1) return stop_at_cut(offset());
   if (c == ']') {
@@ -170,6 +184,44 @@ std::optional<RawRecord> SharegptReader::next() {
   if (record.text.empty()) return stop_at_cut(record.offset);
   ++records_;
   return record;
+}
+
+std::optional<RawRecord> SharegptReader::next_line() {
+  if (skip_space() == -1) {
+    ended_ = true;
+    return std::nullopt;
+  }
+  RawRecord record{records_, offset(), ""};
+  std::string& text = record.text;
+  const bool has_end = take_line(text);
+  while (is_space(text.back())) text.pop_back();
+  Nesting nesting;
+  const bool balanced = nesting.advance(text) == text.size() && nesting.closed();
+  require(nesting.depth() <= kMaxDepth, ExitCode::io,
+          "{}: record {} at byte {} nests deeper than {}", path_.string(), records_, record.offset,
+          kMaxDepth);
+  if (!has_end && !balanced) return stop_at_cut(record.offset);
+  require(records_ > 0 || text.ends_with('}'), ExitCode::io,
+          "{}: the object at byte {} does not end in its line, wanted a JSON array of "
+          "conversations, or one a line",
+          path_.string(), record.offset);
+  ++records_;
+  return record;
+}
+
+// False when the file ends before the line does.
+bool SharegptReader::take_line(std::string& text) {
+  for (auto bytes = source_->buffered(); !bytes.empty(); bytes = source_->buffered()) {
+    const std::size_t end = bytes.find('\n');
+    const std::size_t used = std::min(end, bytes.size());
+    text += bytes.substr(0, used);
+    source_->take(used);
+    require(text.size() <= kMaxRecordBytes, ExitCode::io,
+            "{}: record {} before byte {} is longer than {} bytes", path_.string(), records_,
+            offset(), kMaxRecordBytes);
+    if (end != std::string_view::npos) return true;
+  }
+  return false;
 }
 
 // Up to the bracket that closes the first one; "" when the file ends before.
@@ -206,56 +258,6 @@ std::string SharegptReader::scalar_text() {
             path_.string(), records_, kMaxRecordBytes);
   }
   return "";
-}
-
-// ---- one record
-
-namespace {
-
-const json* first_of(const json& object, std::initializer_list<const char*> keys) {
-  for (const char* key : keys)
-    if (const auto found = object.find(key); found != object.end()) return &*found;
-  return nullptr;
-}
-
-std::string id_text(const json* id) {
-  if (!id || id->is_null()) return "";
-  return id->is_string() ? id->get<std::string>() : id->dump();
-}
-
-bool read_turn(const json& message, Turn& turn) {
-  if (!message.is_object()) return false;
-  const json* from = first_of(message, {"from", "role"});
-  const json* value = first_of(message, {"value", "content"});
-  if (!from || !value || !from->is_string() || !value->is_string()) return false;
-  turn = {from->get<std::string>(), value->get<std::string>()};
-  return true;
-}
-
-}  // namespace
-
-Conversation parse_record(const RawRecord& record, const fs::path& path) {
-  Conversation conversation;
-  conversation.malformed = true;
-  json value;
-  try {
-    value = json::parse(record.text);
-  } catch (const json::parse_error& error) {
-    // Half a surrogate pair is what cutting a text between UTF-16 units leaves: one bad text, not a
-    // damaged file.
-    if (std::strstr(error.what(), "surrogate")) return conversation;
-    fail(ExitCode::io, "{}: record {} at byte {} is not JSON: {}", path.string(), record.number,
-         record.offset + (error.byte ? error.byte - 1 : 0), error.what());
-  }
-  if (!value.is_object()) return conversation;
-  conversation.id = id_text(first_of(value, {"id"}));
-  const json* turns = first_of(value, {"conversations", "conversation", "messages", "items"});
-  if (!turns || !turns->is_array()) return conversation;
-  conversation.turns.resize(turns->size());
-  for (std::size_t i = 0; i < turns->size(); ++i)
-    if (!read_turn((*turns)[i], conversation.turns[i])) return conversation;
-  conversation.malformed = false;
-  return conversation;
 }
 
 }  // namespace dex

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "common/base/allowed_cores.h"
 #include "common/base/command_line.h"
@@ -26,6 +27,7 @@ struct Flags {
   std::string model, template_choice;
   TemplateOptions rendering;
   std::uint64_t limit = 0;
+  std::optional<std::size_t> max_len;
 };
 
 nlohmann::json totals_json(const std::vector<ShardFile>& files) {
@@ -80,10 +82,10 @@ int ask(const Flags& flags, const Renderer& renderer) {
 
 // Ids that samples may have: the tokenizer's that the model, where its config.json is there, has a
 // row for.
-std::int64_t vocabulary_of(const std::filesystem::path& model, const Tokenizer& tokenizer) {
+std::int64_t vocabulary_of(const std::filesystem::path& model,
+                           const std::optional<ModelConfig>& config, const Tokenizer& tokenizer) {
   const std::int64_t ids = tokenizer.size();
-  if (!std::filesystem::exists(model / "config.json")) return ids;
-  const std::int64_t rows = read_model_config(model).vocab_size;
+  const std::int64_t rows = config ? config->vocab_size : ids;
   if (ids > rows)
     spdlog::warn(
         "{}: the tokenizer has {} ids, the embedding {} rows; records with an id from {} "
@@ -92,11 +94,18 @@ std::int64_t vocabulary_of(const std::filesystem::path& model, const Tokenizer& 
   return std::min(ids, rows);
 }
 
-int run(const Flags& flags) {
-  const PrepareOptions& options = flags.options;
+std::optional<ModelConfig> config_of(const std::filesystem::path& model) {
+  if (!std::filesystem::exists(model / "config.json")) return std::nullopt;
+  return read_model_config(model);
+}
+
+int run(Flags& flags) {
+  PrepareOptions& options = flags.options;
   require(options.out.empty() != flags.questions.out.empty(), ExitCode::usage,
           "{} of --out and --write-prompts are given, wanted one",
           options.out.empty() ? "none" : "both");
+  const auto config = config_of(flags.model);
+  options.max_len = sample_length(flags.max_len, config ? config->max_positions : 0);
   const auto tokenizer = load_tokenizer(flags.model);
   const auto chat = ChatTemplate::chosen(flags.template_choice, flags.model, flags.rendering);
   const Renderer renderer{
@@ -105,7 +114,8 @@ int run(const Flags& flags) {
       tokenizer->digest(),
       chat.name(),
       chat.digest(),
-      vocabulary_of(flags.model, *tokenizer)};
+      vocabulary_of(flags.model, config, *tokenizer),
+      chat.shows_reasoning()};
   spdlog::info("prepare: template {}, vocabulary {}, {} threads", chat.name(), renderer.vocabulary,
                options.threads);
   if (!flags.questions.out.empty()) return ask(flags, renderer);
@@ -125,13 +135,16 @@ void add_prepare_command(CLI::App& program, std::function<int()>& chosen) {
       program.add_subcommand("prepare", "Turn a ShareGPT file into token shards for training");
   command->add_option("--model", flags->model, "Model directory; its tokenizer is used")
       ->required();
-  command->add_option("--data", options.data, "ShareGPT file: a JSON array of conversations")
+  command->add_option("--data", options.data, "ShareGPT file: a JSON array of conversations, or one a line")
       ->required();
   command->add_option("--out", options.out, "Directory to make; absent or empty before");
   add_template_options(*command, flags->template_choice, flags->rendering);
-  command->add_option("--max-len", options.max_len, "Tokens a sample is cut to")
-      ->check(CLI::Range(2, 1 << 20))
-      ->capture_default_str();
+  command
+      ->add_option("--max-len", flags->max_len,
+                   fmt::format("Tokens a sample is cut to [{}, or the model's positions where they "
+                               "are fewer]",
+                               options.max_len))
+      ->check(CLI::Range(2, 1 << 20));
   command->add_flag("--allow-truncated", options.allow_truncated,
                     "Take the whole records of a cut file");
   CLI::Option* limit =

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <map>
 
-#include "data/sharegpt_reader.h"
+#include "data/parse_record.h"
 #include "tests/support/shared.h"
 
 using namespace dex;
@@ -12,7 +12,7 @@ namespace {
 
 // "h:text" per turn: h human, g gpt, s system, t tool.
 Conversation chat(std::initializer_list<const char*> turns) {
-  Conversation conversation{"id", {}, false};
+  Conversation conversation{"id", {}};
   for (const std::string turn : turns) {
     const char kind = turn[0];
     conversation.turns.push_back({kind == 'h'   ? "human"
@@ -79,7 +79,9 @@ TEST_CASE("every odd shape has one treatment") {
   CHECK(policy({kNotice}) == "no_answer");
   CHECK(policy({"s:Nothing follows."}) == "no_answer");
   CHECK(policy({"h:q", "g:"}) == "no_answer");
-  CHECK(std::string(name_of(usable_messages({"", {}, true}).skip)) == "malformed");
+  Conversation unread{"", {}};
+  unread.skip = Skip::malformed;
+  CHECK(usable_messages(unread).skip == Skip::malformed);
 }
 
 TEST_CASE("repairs are noted by kind") {
@@ -109,7 +111,7 @@ TEST_CASE("the shared role cases: every record is kept or skipped for a known re
   std::map<std::string, std::string> outcome;
   int records = 0;
   while (auto record = reader.next()) {
-    const Conversation conversation = parse_record(*record, *path);
+    const Conversation conversation = parse_record(*record);
     outcome[conversation.id] = name_of(usable_messages(conversation).skip);
     ++records;
   }

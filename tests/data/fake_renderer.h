@@ -1,5 +1,5 @@
 // A renderer whose ids can be read back: a byte of text is its value plus 10, a message stands
-// between controls.
+// between controls, its reasoning in braces.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -21,15 +21,17 @@ inline RenderedChat render_bytes(std::span<const Message> messages) {
   };
   for (const Message& message : messages) {
     const bool answer = message.role == "assistant";
+    const bool target = answer && message.target;
     add(answer ? kAssistant : message.role == "user" ? kUser : kSystem, false);
-    for (unsigned char byte : message.content) add(10 + byte, answer);
-    add(kEnd, answer);
+    const std::string thoughts = message.reasoning.empty() ? "" : "{" + message.reasoning + "}";
+    for (unsigned char byte : thoughts + message.content) add(10 + byte, target);
+    add(kEnd, target);
   }
   return chat;
 }
 
 inline Renderer byte_renderer() {
-  return {render_bytes, "/no/model", "tokenizer", "bytes", "template", 266};
+  return {render_bytes, "/no/model", "tokenizer", "bytes", "template", 266, true};
 }
 
 // The text of a sample with targets in [], ends as '|', other controls as '#'.

@@ -16,6 +16,7 @@
 #include "data/conversation.h"
 #include "data/token_shards.h"
 #include "tests/data/fake_renderer.h"
+#include "tests/support/errors.h"
 #include "tests/support/shared.h"
 #include "tests/support/temp_dir.h"
 
@@ -148,6 +149,20 @@ TEST_CASE("all parts of a chat are in one split, and the split is of about the s
   CHECK(held_out.size() < 165);
 }
 
+TEST_CASE("samples are no longer than the model has positions") {
+  CHECK(sample_length({}, 0) == 1024);
+  CHECK(sample_length({}, 1024) == 1024);
+  CHECK(sample_length({}, 131072) == 1024);
+  CHECK(sample_length({}, 1023) == 1023);
+  CHECK(sample_length({}, 512) == 512);
+  CHECK(sample_length(512, 512) == 512);
+  CHECK(sample_length(8192, 0) == 8192);
+  CHECK(sample_length(8192, 131072) == 8192);
+  for (const std::size_t asked : {513, 2048})
+    test::check_refused(ExitCode::usage, {"--max-len " + std::to_string(asked), "512 positions"},
+                        [&] { sample_length(asked, 512); });
+}
+
 TEST_CASE("a cut file is refused with code 74 and leaves nothing, unless that is allowed") {
   const TempDir dir;
   const std::string whole = many_records(20).dump();
@@ -166,6 +181,23 @@ TEST_CASE("a cut file is refused with code 74 and leaves nothing, unless that is
   CHECK(text.substr(report.manifest.source.cut_offset, 1) == "{");
 }
 
+TEST_CASE("one object a line gives the samples of the array, a bad line costs itself") {
+  const TempDir dir;
+  std::string lines;
+  for (const json& one : many_records(20)) lines += one.dump() + "\r\n";
+  auto array = options_for(dir, many_records(20).dump());
+  prepare(array, byte_renderer());
+  auto options = options_for(dir, lines.insert(lines.find('\n') + 1, "{\"id\":\n"), "lines");
+  const auto counts = prepare(options, byte_renderer()).manifest.facts.counts;
+  CHECK(counts.at("read") == 21);
+  CHECK(counts.at("skipped.not_json") == 1);
+  CHECK(texts(options.out, "train") == texts(array.out, "train"));
+  options = options_for(dir, lines.substr(0, lines.size() - 10), "cut");
+  CHECK(code_of(options) == ExitCode::io);
+  options.allow_truncated = true;
+  CHECK(prepare(options, byte_renderer()).manifest.facts.counts.at("read") == 20);
+}
+
 TEST_CASE("a limit never looks past its records") {
   const TempDir dir;
   const std::string whole = many_records(20).dump();
@@ -180,7 +212,7 @@ TEST_CASE("a limit never looks past its records") {
 
 TEST_CASE("broken inputs and options end with the right code and leave nothing") {
   const TempDir dir;
-  for (const char* text : {"", "[", "[{}", "[{}]]", "[{\"id\": }]", "no json"}) {
+  for (const char* text : {"", "[", "[{}", "[{}]]", "[{\"id\": 1}", "no json"}) {
     CAPTURE(text);
     CHECK(code_of(options_for(dir, text)) == ExitCode::io);
   }
@@ -189,6 +221,7 @@ TEST_CASE("broken inputs and options end with the right code and leave nothing")
   CHECK(code_of(open) == ExitCode::io);
   CHECK(code_of(options_for(dir, "[]")) == ExitCode::usage);
   CHECK(code_of(options_for(dir, "[{}]")) == ExitCode::usage);
+  CHECK(code_of(options_for(dir, "[{\"id\": }]")) == ExitCode::usage);
   auto absent = options_for(dir, "[]");
   absent.data = dir / "absent.json";
   CHECK(code_of(absent) == ExitCode::usage);
@@ -228,13 +261,18 @@ TEST_CASE("a disk that fills up ends with code 74 and leaves nothing") {
   }
 }
 
-TEST_CASE("the first bad record in file order is reported, whatever thread meets it") {
+TEST_CASE("bad records are skipped in file order, whatever thread meets them") {
   const TempDir dir;
   std::string text = many_records(40).dump();
-  for (const char* id : {"chat3_1", "chat8_2"}) text.replace(text.find(id) - 1, 1, "'");
+  for (const char* id : {"chat3_1", "chat8_2"}) text.insert(text.find(id) - 1, "'");
   auto options = options_for(dir, text);
   options.threads = 4;
-  CHECK_THROWS_WITH(prepare(options, byte_renderer()), Catch::Contains("record 13 "));
+  const auto counts = prepare(options, byte_renderer()).manifest.facts.counts;
+  CHECK(counts.at("kept") == 38);
+  CHECK(counts.at("skipped.not_json") == 2);
+  const std::string skipped = read_file(options.out / "skipped.jsonl");
+  CHECK_THAT(skipped, Catch::Contains(R"("record":13)") && Catch::Contains(R"("record":34)"));
+  CHECK(skipped.find(R"("record":13)") < skipped.find(R"("record":34)"));
 }
 
 TEST_CASE("the shared span cases: targets are the answers and their ends, user text never") {

@@ -144,3 +144,38 @@ TEST_CASE("a very long message is cut before it is tokenised") {
   CHECK(render_sample(chat, 64, render_bytes).tokens.size() ==
         64);  // no safe place to cut: the whole text is taken
 }
+
+TEST_CASE("a cut leaves reasoning whole and keeps what is no target") {
+  std::string thoughts, words;
+  for (int i = 0; i < 2000; ++i) thoughts += "think ", words += "word ";
+  const std::vector<Message> chat = {{"user", "q"},
+                                     {"assistant", words, thoughts},
+                                     {"user", words},
+                                     {"assistant", words, "", false}};
+  for (const std::size_t max_len : {50u, 11990u, 12100u, 30000u}) {
+    const Sample sample = render_sample(chat, max_len, render_bytes);
+    RenderedChat whole = render_bytes(chat);
+    whole.tokens.resize(std::min(whole.tokens.size(), max_len));
+    whole.supervised.resize(whole.tokens.size());
+    CAPTURE(max_len);
+    CHECK(sample.tokens == whole.tokens);
+    CHECK(sample.supervised == whole.supervised);
+  }
+}
+
+TEST_CASE("an answer's text is not cut before its thoughts end") {
+  for (const std::string tag : {"</think>", "</thinking>", "[/THINK]"}) {
+    std::string content = "thoughts begin ";
+    for (int i = 0; i < 5000; ++i) content += "think ";
+    content += tag;
+    for (int i = 0; i < 5000; ++i) content += " word";
+    const std::vector<Message> chat = {{"user", "q"}, {"assistant", content}};
+    bool cut = false;
+    render_sample(chat, 64, [&](std::span<const Message> messages) {
+      CHECK_THAT(messages[1].content, Catch::Contains(tag));
+      cut = messages[1].content.size() < content.size();
+      return render_bytes(messages);
+    });
+    CHECK(cut);
+  }
+}

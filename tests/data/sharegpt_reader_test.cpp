@@ -21,7 +21,7 @@ std::vector<RawRecord> read_all(SharegptReader& reader) {
 ExitCode code_of_reading(const std::filesystem::path& path) {
   try {
     SharegptReader reader(path);
-    for (const RawRecord& record : read_all(reader)) parse_record(record, path);
+    read_all(reader);
   } catch (const Error& error) {
     return error.code();
   }
@@ -31,14 +31,12 @@ ExitCode code_of_reading(const std::filesystem::path& path) {
 std::string message_of_reading(const std::filesystem::path& path) {
   try {
     SharegptReader reader(path);
-    for (const RawRecord& record : read_all(reader)) parse_record(record, path);
+    read_all(reader);
   } catch (const Error& error) {
     return error.what();
   }
   return "";
 }
-
-Conversation parse(const std::string& text) { return parse_record({0, 0, text}, "file.json"); }
 
 const std::string kRecords[] = {
     R"({"id": "a_0", "conversations": [{"from": "human", "value": "brackets ]}[{ and \" and \\"}, {"from": "gpt", "value": "é你"}]})",
@@ -99,12 +97,8 @@ TEST_CASE("bytes that no cut explains are refused with their offset") {
   refused("[{} {}]", "4");
   refused("[{},]", "4");
   refused("[,{}]", "1");
-  refused("{\"id\": 1}", "0");
+  refused("{\"id\":\n1}\n", "0");
   refused("<html>", "0");
-  refused("[{\"id\": 1, }]", "11");
-  refused("[{\"id\": tru}]", "11");
-  refused("[\"\xff\"]", "2");
-  refused("[[1}]", "3");
 }
 
 TEST_CASE("an empty file is refused, an open bracket is a cut, an empty array holds nothing") {
@@ -140,28 +134,6 @@ TEST_CASE("endless nesting and endless records are refused") {
         ExitCode::io);
 }
 
-TEST_CASE("both key spellings, further names of the list and odd ids are read") {
-  CHECK(parse(R"({"id":"m","messages":[{"role":"user","content":"q"}]})").turns.at(0).text == "q");
-  CHECK(parse(R"({"id":"n","items":[{"from":"human","value":"q"}]})").turns.at(0).role == "human");
-  CHECK(parse(R"({"id":12,"conversations":[]})").id == "12");
-  CHECK(parse(R"({"conversations":[]})").id.empty());
-  CHECK(parse(R"({"id":"x","conversations":[{"from":"gpt","value":"\ud83d\ude00\u4f60"}]})")
-            .turns.at(0)
-            .text == "😀你");
-}
-
-TEST_CASE("JSON of another form is marked malformed, not refused") {
-  for (const char* text : {"1", "null", "\"text\"", "[]", "{}", R"({"conversations":{}})",
-                           R"({"conversations":["x"]})", R"({"conversations":[{"from":"human"}]})",
-                           R"({"conversations":[{"from":1,"value":"x"}]})",
-                           R"({"conversations":[{"from":"human","value":null}]})",
-                           R"({"conversations":[{"from":"human","value":"half \ud83d pair"}]})"}) {
-    CAPTURE(text);
-    CHECK(parse(text).malformed);
-  }
-  CHECK_FALSE(parse(R"({"conversations":[]})").malformed);
-}
-
 TEST_CASE("the shared cut and altered files are told apart") {
   const auto cases = test::shared("cases");
   if (!cases) return;
@@ -177,4 +149,60 @@ TEST_CASE("the shared cut and altered files are told apart") {
   CHECK(code_of_reading(*cases / "d-s1-empty.json") == ExitCode::io);
   CHECK(code_of_reading(*cases / "d-s1-trailing-garbage.json") == ExitCode::io);
   CHECK(code_of_reading(*cases / "d-s2-roles.json") == ExitCode::done);
+}
+
+TEST_CASE("one object a line is found from the first byte, with any line ends and a mark before") {
+  const TempDir dir;
+  const std::string one = R"({"id":"a","conversations":[]})", two = R"({"id":"b ]}"})";
+  for (const char* mark : {"", "\xEF\xBB\xBF"})
+    for (const char* end : {"\n", "\r\n", "\n\n", " \t\r\n \n"})
+      for (const bool last : {true, false}) {
+        const std::string text = mark + one + end + two + (last ? end : "");
+        CAPTURE(text);
+        SharegptReader reader(dir.write("lines.jsonl", text));
+        const auto records = read_all(reader);
+        REQUIRE(records.size() == 2);
+        CHECK(records[0].text == one);
+        CHECK(records[1].text == two);
+        CHECK(records[1].number == 1);
+        CHECK(text.substr(records[1].offset, two.size()) == two);
+        CHECK_FALSE(reader.cut());
+        CHECK(reader.offset() == text.size());
+        CHECK(reader.digest_so_far() == sha256_of(text));
+      }
+}
+
+TEST_CASE("a broken line is a record, a last line without its end is a cut") {
+  const TempDir dir;
+  const std::string one = R"({"id":"a"})";
+  for (const char* broken : {R"({"id":"x)", R"({"id":"x"}}})", "}{", "[[", "text", R"({"id":"x"},)",
+                             R"({"id":"x"}{"id":"y"})"}) {
+    CAPTURE(broken);
+    SharegptReader reader(dir.write("lines.jsonl", one + "\n" + broken + "\n" + one + "\n"));
+    const auto records = read_all(reader);
+    REQUIRE(records.size() == 3);
+    CHECK(records[1].text == broken);
+    CHECK(records[2].text == one);
+    CHECK_FALSE(reader.cut());
+  }
+  for (std::size_t length = 1; length < one.size(); ++length) {
+    SharegptReader reader(dir.write("cut.jsonl", one + "\n" + one.substr(0, length)));
+    CHECK(read_all(reader).size() == 1);
+    REQUIRE(reader.cut());
+    CHECK(reader.cut()->record == 1);
+    CHECK(reader.cut()->record_offset == one.size() + 1);
+  }
+  CHECK(code_of_reading(dir.write("deep.jsonl", one + "\n" + std::string(1000, '[') + "\n")) ==
+        ExitCode::io);
+}
+
+TEST_CASE("UTF-16 and UTF-32 are named") {
+  const TempDir dir;
+  for (const std::string& start :
+       {std::string("\xFF\xFE[\0", 4), std::string("\xFE\xFF\0[", 4), std::string("[\0{\0", 4),
+        std::string("\0[\0{", 4), std::string("\0\0\0[", 4), std::string("{\0\0\0", 4)}) {
+    const auto path = dir.write("wide.json", start);
+    CHECK(code_of_reading(path) == ExitCode::io);
+    CHECK_THAT(message_of_reading(path), Catch::Contains("UTF-16") && Catch::Contains("UTF-8"));
+  }
 }
