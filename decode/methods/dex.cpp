@@ -154,7 +154,8 @@ std::vector<int> ExploreOptions::cores(int num_stages) const {
                      std::from_chars(one.data() + 4, one.data() + one.size(), core).ptr ==
                          one.data() + one.size();
     require(cpu && may_run_on(core), ExitCode::usage,
-            "--devices names \"{}\", wanted cpu:N, N a core that this process may run on", one);
+            "--devices {} names \"{}\", wanted cpu:N, N a core that this process may run on",
+            devices, one);
     cores.push_back(core);
     at = end + 1;
   }
