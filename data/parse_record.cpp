@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
 #include <span>
+#include <vector>
 
 #include "data/message_fields.h"
 
@@ -18,26 +21,41 @@ constexpr const char* kTurnMarks[] = {"weight", "train", "loss_mask", "loss"};
 
 const json* first_of(const json& object, std::initializer_list<const char*> keys) {
   for (const char* key : keys)
-    if (const auto found = object.find(key); found != object.end()) return &*found;
+    if (const auto found = object.find(key); found != object.end() && !found->is_null())
+      return &*found;
   return nullptr;
 }
 
 std::string id_text(const json* id) {
-  if (!id || id->is_null()) return "";
+  if (!id) return "";
   return id->is_string() ? id->get<std::string>() : id->dump();
 }
 
-// The id of a record that ends in an error, if it stands before that.
-std::string id_before_error(const std::string& text) {
-  std::string key, id;
-  const auto watch = [&](int depth, json::parse_event_t event, const json& parsed) {
-    if (depth == 1 && event == json::parse_event_t::key) key = parsed.get<std::string>();
-    if (depth == 1 && event == json::parse_event_t::value && key == "id") id = id_text(&parsed);
-    return true;
-  };
-  json::parse(text, watch, false).is_discarded();
-  return id;
-}
+// What a tree of JSON does not tell: a key that stands twice in one object, and the id of a record
+// that ends in an error after it.
+class Watch {
+ public:
+  void see(int depth, json::parse_event_t event, const json& parsed) {
+    const std::size_t level = std::size_t(depth) + (event == json::parse_event_t::object_start);
+    if (event == json::parse_event_t::object_start) {
+      if (keys_.size() <= level) keys_.resize(level + 1);
+      keys_[level].clear();
+    } else if (event == json::parse_event_t::key) {
+      last_ = parsed.get<std::string>();
+      if (!keys_[level].insert(last_).second) twice_ = last_;
+    } else if (event == json::parse_event_t::value && level == 1 && last_ == "id" &&
+               !parsed.is_null()) {
+      id_ = id_text(&parsed);
+    }
+  }
+  const std::optional<std::string>& twice() const { return twice_; }
+  const std::string& id() const { return id_; }
+
+ private:
+  std::vector<std::set<std::string>> keys_;  // of the objects that are open
+  std::string last_, id_;
+  std::optional<std::string> twice_;
+};
 
 // Without the parser's own name before the words, nor much of the record after them.
 std::string reason_of(const json::exception& error) {
@@ -45,6 +63,15 @@ std::string reason_of(const json::exception& error) {
   std::string words = error.what();
   words.erase(0, words.find("] ") == std::string::npos ? 0 : words.find("] ") + 2);
   return words.size() <= kMost ? words : words.substr(0, kMost) + "...";
+}
+
+// Whether the other spelling of role or text says another thing.
+bool says_otherwise(const json& message, const json& role, const json& text) {
+  const json& other_role = *first_of(message, {"role", "from"});
+  const bool one_role = other_role == role ||
+                        (other_role.is_string() && canonical_role(other_role.get<std::string>()) ==
+                                                       canonical_role(role.get<std::string>()));
+  return !one_role || *first_of(message, {"content", "value"}) != text;
 }
 
 class Parser {
@@ -118,6 +145,8 @@ class Parser {
     if (!from || !from->is_string()) return refuse(Skip::malformed, place + "has no role");
     if (!value || !(value->is_string() || value->is_array()))
       return refuse(Skip::malformed, place + "has no text");
+    if (says_otherwise(message, *from, *value))
+      return refuse(Skip::malformed, place + "has two roles or two texts that differ");
     turn.role = from->get<std::string>();
     auto text = text_of(*value);
     if (!text) return refuse(Skip::other_content, place + "has parts that are no text");
@@ -146,10 +175,18 @@ class Parser {
 Conversation parse_record(const RawRecord& record) {
   Conversation conversation;
   Parser parser(conversation);
+  Watch watch;
   try {
-    parser.read(json::parse(record.text));
+    const json value = json::parse(record.text, [&](int depth, auto event, const json& parsed) {
+      watch.see(depth, event, parsed);
+      return true;
+    });
+    parser.read(value);
+    if (watch.twice())
+      parser.refuse(Skip::malformed,
+                    fmt::format("has the key \"{}\" twice in one object", *watch.twice()));
   } catch (const json::exception& error) {
-    conversation.id = id_before_error(record.text);
+    conversation.id = watch.id();
     parser.refuse(Skip::not_json, reason_of(error));
   }
   return conversation;

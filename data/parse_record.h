@@ -12,7 +12,8 @@ namespace dex {
 // "items"), each with a role ("from", "role") and a text ("value", "content": a text or text
 // parts). Beside the turns may stand "system" or "system_prompt", in an answer "reasoning_content",
 // "reasoning" or "thinking". "weight", "train" and "loss_mask" of a turn or of the whole record,
-// and "loss" of a turn, are 0 or false where it is context only; 1, true or null say nothing.
+// and "loss" of a turn, are 0 or false where it is context only; 1, true or null say nothing. A
+// null is no field. A key that stands twice in one object makes the record malformed.
 Conversation parse_record(const RawRecord& record);
 
 }  // namespace dex

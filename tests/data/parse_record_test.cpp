@@ -41,6 +41,23 @@ TEST_CASE("JSON of another form is marked malformed") {
   CHECK(skip_of(R"({"conversations":[]})") == "none");
 }
 
+TEST_CASE("what a record says twice it says once, or it is malformed") {
+  for (const std::string& text :
+       {record("", R"("value":"no",)"), record(R"("id":"s",)", ""),
+        record(R"("meta":{"a":1,"b":{"a":2},"a":1},)", ""),
+        record(R"("system":"A","system":"B",)", ""), record("", R"("content":"no",)"),
+        record("", R"("role":"user",)")}) {
+    CAPTURE(text);
+    CHECK(skip_of(text) == "malformed");
+  }
+  CHECK(skip_of(record(R"("meta":{"id":1,"b":[{"id":2},{"id":2}]},)", R"("content":"yes",)")) ==
+        "none");
+  CHECK(skip_of(record("", R"("role":"assistant",)")) == "none");
+  CHECK(parse(R"({"conversations":null,"messages":[{"from":null,"role":"user","content":"q"}]})")
+            .turns.at(0)
+            .text == "q");
+}
+
 TEST_CASE("text that nobody can read as JSON costs its record, which says what and keeps its id") {
   const std::pair<const char*, const char*> cases[] = {
       {R"({"id":"r","score":NaN})", "invalid literal"},

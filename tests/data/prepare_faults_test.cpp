@@ -36,6 +36,12 @@ std::string chats(int count) {
   return records.dump();
 }
 
+std::string one_a_line(int count) {
+  std::string lines;
+  for (const auto& record : nlohmann::json::parse(chats(count))) lines += record.dump() + "\n";
+  return lines;
+}
+
 PrepareOptions options_in(const test::TempDir& dir, int count) {
   fs::create_directory(dir / "here");
   PrepareOptions options;
@@ -233,6 +239,8 @@ TEST_CASE("a file altered before it is prepared ends in a data set or an error, 
   PrepareOptions options = options_in(dir, 12);
   const int count = test::times(200, 3000);
   options.allow_truncated = true;
+  const bool lines = GENERATE(false, true);
+  if (lines) overwrite(options.data, one_a_line(12));
   const Tally tally = read_altered(
       dir, options.data, count, [](const auto&) {},
       [&] {
