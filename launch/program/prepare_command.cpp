@@ -135,7 +135,9 @@ void add_prepare_command(CLI::App& program, std::function<int()>& chosen) {
       program.add_subcommand("prepare", "Turn a ShareGPT file into token shards for training");
   command->add_option("--model", flags->model, "Model directory; its tokenizer is used")
       ->required();
-  command->add_option("--data", options.data, "ShareGPT file: a JSON array of conversations, or one a line")
+  command
+      ->add_option("--data", options.data,
+                   "ShareGPT file: a JSON array of conversations, or one a line")
       ->required();
   command->add_option("--out", options.out, "Directory to make; absent or empty before");
   add_template_options(*command, flags->template_choice, flags->rendering);
