@@ -12,6 +12,18 @@
 #include "common/comm/rendezvous.h"
 
 namespace dex {
+namespace {
+
+RankEnvironment own_environment() {
+  try {
+    return rank_environment();
+  } catch (const Error& error) {
+    if (const auto place = meeting_place()) Rendezvous::refuse(*place, error.code(), error.what());
+    throw;
+  }
+}
+
+}  // namespace
 
 RankGroup::RankGroup() : RankGroup(own_environment()) {}
 

@@ -106,9 +106,14 @@ class Reader {
               ExitCode::usage, "{}: an added token has the content {}; wanted a text", place_,
               content.dump());
       const auto text = content.get<std::string>();
+      const Token id = id_in(field(token, "id"), text);
+      const auto listed = ids_.find(text);
+      require(listed == ids_.end() || listed->second == id, ExitCode::usage,
+              "{}: the added token \"{}\" has the id {}; wanted {}, which model.vocab gives it",
+              place_, text, id, listed == ids_.end() ? 0 : listed->second);
       const auto flag = [&](const char* name) { return field(token, name) == json(true); };
       add({.text = text,
-           .id = id_in(field(token, "id"), text),
+           .id = id,
            .special = flag("special") || beside_.roles.contains(text),
            .normalized = flag("normalized"),
            .single_word = flag("single_word"),

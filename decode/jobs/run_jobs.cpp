@@ -160,6 +160,8 @@ void check_output(const RunJobsOptions& options) {
           "{}: --output is --input, which it would replace", out.string());
   require(!fs::is_directory(out), ExitCode::usage, "{}: --output is a directory, wanted a file",
           out.string());
+  require(!fs::exists(out) || fs::is_regular_file(out), ExitCode::usage,
+          "{}: --output is a device, a pipe or the like, wanted a file", out.string());
   const auto parent = out.has_parent_path() ? out.parent_path() : fs::path(".");
   require(fs::is_directory(parent), ExitCode::usage, "{}: no such directory for --output",
           parent.string());

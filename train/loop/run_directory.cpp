@@ -43,6 +43,12 @@ void RunDirectory::clear() {
   namespace fs = std::filesystem;
   const fs::path& out = setup_.options.out;
   const fs::path doomed = out / ".checkpoints.doomed";
+  const bool is_run = fs::exists(out / "adapter_config.json") ||
+                      fs::exists(out / "metrics.jsonl") || fs::exists(doomed);
+  require(is_run || fs::is_empty(out), ExitCode::usage,
+          "{}: holds no training run that --restart could remove; wanted a run's directory or an "
+          "empty one",
+          out.string());
   try {
     for (const char* name : {"adapter_model.safetensors", "adapter_config.json", "best",
                              "metrics.jsonl", "tensorboard"})

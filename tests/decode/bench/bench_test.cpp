@@ -132,10 +132,10 @@ class TimedDecoder final : public Decoder {
 TEST_CASE("a bench divides tokens by the time to the first one, or by the time of decoding") {
   const test::TempDir dir;
   const Session session({.model = test::TinyModel{}.write(dir / "m"), .threads = 1});
-  const Method timed{.name = "timed",
-                     .summary = "as told",
-                     .is_reference = true,
-                     .make = [](const Session&) { return std::make_unique<TimedDecoder>(); }};
+  const Method timed{
+      .name = "timed", .summary = "as told", .is_reference = true, .make = [](const Session&) {
+        return std::make_unique<TimedDecoder>();
+      }};
   const Methods methods(std::vector<Method>{timed});
   const BenchResult result = run_bench(
       session, methods, {.methods = {"timed"}, .prompt_tokens = 20, .tokens = 6, .repeats = 2});
