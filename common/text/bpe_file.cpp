@@ -106,14 +106,9 @@ class Reader {
               ExitCode::usage, "{}: an added token has the content {}; wanted a text", place_,
               content.dump());
       const auto text = content.get<std::string>();
-      const Token id = id_in(field(token, "id"), text);
-      const auto listed = ids_.find(text);
-      require(listed == ids_.end() || listed->second == id, ExitCode::usage,
-              "{}: the added token \"{}\" has the id {}; wanted {}, which model.vocab gives it",
-              place_, text, id, listed == ids_.end() ? 0 : listed->second);
       const auto flag = [&](const char* name) { return field(token, name) == json(true); };
       add({.text = text,
-           .id = id,
+           .id = id_in(field(token, "id"), text),
            .special = flag("special") || beside_.roles.contains(text),
            .normalized = flag("normalized"),
            .single_word = flag("single_word"),
@@ -125,6 +120,10 @@ class Reader {
 
   void add(const AddedToken& token, BpeFile& result) const {
     const bool control = is_control(token);
+    const auto listed = ids_.find(token.text);
+    require(!control || listed == ids_.end() || listed->second == token.id, ExitCode::usage,
+            "{}: the added token \"{}\" has the id {}; wanted {}, which model.vocab gives it",
+            place_, token.text, token.id, listed == ids_.end() ? 0 : listed->second);
     for (const auto& [name, set] : {std::pair("lstrip", token.lstrip),
                                     {"rstrip", token.rstrip},
                                     {"single_word", token.single_word}})

@@ -324,6 +324,16 @@ TEST_CASE("ordinary added tokens are found in text, special ones and tags are no
   CHECK(made(file)->encode("im") == Ids{next + 4});
 }
 
+TEST_CASE("a control whose id contradicts the vocabulary is refused with both ids") {
+  json file = test::tiny_bpe_json();
+  file["model"]["vocab"]["<|twice|>"] = 300;
+  file["added_tokens"].push_back({{"id", 300}, {"content", "<|twice|>"}, {"special", true}});
+  CHECK_NOTHROW(made(file));
+  file["added_tokens"].back()["id"] = 301;
+  CHECK_THROWS_WITH(made(file), Catch::Contains("<|twice|>") && Catch::Contains("301") &&
+                                    Catch::Contains("wanted 300"));
+}
+
 TEST_CASE("an ordinary added token takes white space and stands alone where its settings say so") {
   const auto with = [](const char* name) {
     json file = test::tiny_bpe_json();
