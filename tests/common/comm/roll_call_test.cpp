@@ -10,7 +10,6 @@
 #include "common/comm/rank_group.h"
 #include "tests/support/errors.h"
 #include "tests/support/port.h"
-#include "tests/support/thread_faults.h"
 
 using namespace dex;
 
@@ -147,40 +146,4 @@ TEST_CASE("a rank that comes to a run that has all its ranks is told, and the ru
                      " is in use by rank 0 of another run, " + this_process()) == 0);
   CHECK(late[1].find("75: rank 1, joining: at 127.0.0.1") == 0);
   CHECK(late[1].find(this_process()) != std::string::npos);
-}
-
-TEST_CASE("ranks to whom the system gives no more threads end with an error, all of them",
-          "[timing]") {
-  // Threads are taken by both ranks and by libtorch: where the last goes is not told.
-  bool joined = false;
-  for (int given = 2; !joined && given < 40; given += 3) {
-    Meeting meeting;
-    const auto level = spdlog::get_level();
-    std::vector<std::string> errors(2);
-    std::vector<std::thread> threads;
-    std::atomic<int> begun = 0;
-    for (int rank = 0; rank < 2; ++rank)
-      threads.emplace_back([&, rank] {
-        for (++begun; begun < 2;) std::this_thread::yield();
-        if (rank == 0) test::give_threads(given);
-        RankGroup group(meeting.place(rank, 2));
-        try {
-          group.join(5);
-          group.run([&] {
-            group.transport()->send(Bytes(1), 1 - rank);
-            group.transport()->receive(1 - rank);
-            return 0;
-          });
-        } catch (const std::exception& error) {
-          errors[std::size_t(rank)] = error.what();
-        }
-      });
-    for (std::thread& thread : threads) thread.join();
-    test::give_threads(-1);
-    spdlog::set_level(level);
-    INFO(given << " threads: " << errors[0] << " | " << errors[1]);
-    CHECK(errors[0].empty() == errors[1].empty());
-    joined = errors[0].empty();
-  }
-  CHECK(joined);
 }
