@@ -14,16 +14,14 @@
 #include <tuple>
 #include <utility>
 
+#include "kernels/cuda/shared_memory.h"
+
 struct CUstream_st;  // CUDA's own
 
 namespace dex::gpu {
 using stream_t = CUstream_st*;  // null: the default stream
 template <class T>
 using as_is = T;
-
-// Whether a launch asks for shared memory beyond 48 KiB. A kernel's static variables count there
-// as well, and a branch's even where it is not taken: so every launch with dynamic memory asks.
-constexpr bool opts_in(std::size_t dynamic_shared_bytes) { return dynamic_shared_bytes > 0; }
 }  // namespace dex::gpu
 
 #ifdef __CUDACC__

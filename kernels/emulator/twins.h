@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "kernels/cuda/shared_memory.h"
 #include "kernels/emulator/cuda_names.h"
 #include "kernels/emulator/runtime.h"
 
