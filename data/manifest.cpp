@@ -23,6 +23,15 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ShardFacts, tokenizer_digest, template_name, 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SourceNote, name, bytes, cut, cut_record, cut_offset)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ShardFile, file, sha256, bytes, samples, tokens, supervised)
 
+std::string skipped_text(const std::map<std::string, std::int64_t>& counts) {
+  constexpr std::string_view kSkipped = "skipped.";
+  std::string text;
+  for (const auto& [name, count] : counts)
+    if (name.starts_with(kSkipped) && count > 0)
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, name.substr(kSkipped.size()));
+  return text;
+}
+
 SplitTotals totals_of(const std::vector<ShardFile>& files) {
   SplitTotals totals{.shards = files.size()};
   for (const ShardFile& file : files) {

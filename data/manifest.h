@@ -26,6 +26,9 @@ struct SourceNote {
   std::uint64_t cut_offset = 0;  // the byte where it starts
 };
 
+// What a set's counts say of records that were skipped: "2 malformed, 1 no_turns", or "".
+std::string skipped_text(const std::map<std::string, std::int64_t>& counts);
+
 struct ShardFile {
   std::string file, sha256;
   std::uint64_t bytes = 0, samples = 0, tokens = 0, supervised = 0;

@@ -143,19 +143,13 @@ class Collector {
   }
 
   void finish(ShardFacts facts, const SourceNote& source, const std::string& model) {
+    const std::string skipped = skipped_text(counts_);
     require(counts_["kept"] > 0, ExitCode::usage, "{}: no sample is left of {} records{}",
-            options_.data.string(), counts_["read"], reasons());
+            options_.data.string(), counts_["read"],
+            skipped.empty() ? "" : "; skipped: " + skipped);
     facts.counts = counts_;
     write_file(dir_ / "skipped.jsonl", skipped_);
     writer_.finish(facts, source, model);
-  }
-
-  std::string reasons() const {  // "; skipped: 2 malformed, 1 no_turns"
-    std::string text;
-    for (const auto& [name, count] : counts_)
-      if (name.starts_with("skipped.") && count > 0)
-        text += fmt::format("{}{} {}", text.empty() ? "; skipped: " : ", ", count, name.substr(8));
-    return text;
   }
 
   std::int64_t kept() { return counts_["kept"]; }

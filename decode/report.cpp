@@ -67,7 +67,7 @@ nlohmann::json DecodeTally::json() const {
 }
 
 void show(const std::string& report) {
-  if (spdlog::should_log(spdlog::level::info)) std::fputs(("\n" + report).c_str(), stderr);
+  if (!is_quiet()) std::fputs(("\n" + report).c_str(), stderr);
 }
 
 std::uint64_t hash_of(const std::vector<Token>& ids) {

@@ -25,8 +25,7 @@ std::string text_of(const json& value) {
 }
 
 void add_roles(const json& file, std::set<std::string, std::less<>>& roles) {
-  for (const char* name :
-       {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"})
+  for (const char* name : kRoleNames)
     if (file.contains(name)) roles.insert(text_of(file[name]));
   for (const char* name : {"additional_special_tokens", "extra_special_tokens"})
     if (file.contains(name) && file[name].is_array())

@@ -10,6 +10,10 @@
 
 namespace dex {
 
+// Fields of tokenizer_config.json and special_tokens_map.json that give one token a role.
+inline constexpr const char* kRoleNames[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                             "pad_token", "cls_token", "mask_token"};
+
 struct AddedTokenFiles {
   std::vector<AddedToken> tokens;  // each text once
   // texts that have a role (eos_token, pad_token, ...): special wherever they are found

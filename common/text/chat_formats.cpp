@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "common/base/error.h"
 #include "common/text/chat_spans.h"
+#include "common/text/thoughts.h"
 #include "common/text/utf8.h"
 
 namespace dex {
@@ -40,29 +40,13 @@ struct Format {
   void (*open)(Segments&);
 };
 
-constexpr std::string_view kOpen = "<think>", kClose = "</think>";
-
-// Only an answer that begins with <think>, as the model writes it, has thoughts in its content:
-// elsewhere the string is text that was typed. Null where there are none.
-struct Thoughts {
-  std::string_view before, inside, after;
-};
-std::optional<Thoughts> thoughts_of(std::string_view content) {
-  const std::size_t open = content.find(kOpen), close = content.find(kClose);
-  if (close == std::string_view::npos || open > close || !is_blank_text(content.substr(0, open)))
-    return std::nullopt;
-  const std::size_t from = open + kOpen.size();
-  return Thoughts{content.substr(0, open), content.substr(from, close - from),
-                  content.substr(close + kClose.size())};
-}
-
 // As it stands, for formats that know of no thoughts.
 void add_answer(Segments& out, std::string_view content) {
   if (const auto thoughts = thoughts_of(content)) {
     out.push_back({Kind::answer, std::string(thoughts->before)});
-    out.push_back({Kind::tag, std::string(kOpen)});
+    out.push_back({Kind::tag, std::string(kThinkOpen)});
     out.push_back({Kind::answer, std::string(thoughts->inside)});
-    out.push_back({Kind::tag, std::string(kClose)});
+    out.push_back({Kind::tag, std::string(kThinkClose)});
     content = thoughts->after;
   }
   out.push_back({Kind::answer, std::string(content)});

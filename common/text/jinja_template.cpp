@@ -7,6 +7,7 @@
 #include "common/base/digest.h"
 #include "common/base/error.h"
 #include "common/text/supervised_tokens.h"
+#include "common/text/thoughts.h"
 #include "common/text/utf8.h"
 
 namespace dex {
@@ -18,7 +19,6 @@ constexpr std::chrono::seconds kDeadline{60};
 constexpr std::int64_t kMostMemory = std::int64_t{4} << 30;  // of a Python process
 constexpr std::size_t kMostFrames = 4096;                    // kept
 constexpr int kMostProcesses = 8;
-constexpr std::string_view kOpen = "<think>", kClose = "</think>";
 
 json start_request(const TemplateFile& file, const TemplateTokens& tokens, std::time_t now) {
   return {{"template", file.text},
@@ -157,15 +157,13 @@ JinjaTemplate::Plan JinjaTemplate::plan(std::span<const Message> messages, bool 
     const bool answer = message.role == "assistant";
     if (!message.reasoning.empty())
       marked["reasoning_content"] = part(i, ChatPart::Kind::reasoning, message.reasoning);
-    const std::size_t open = content.find(kOpen), close = content.find(kClose);
-    // Only an answer that begins with its thoughts has any: elsewhere somebody typed the tag.
-    if (answer && message.reasoning.empty() && open < close && close != std::string_view::npos &&
-        is_blank_text(content.substr(0, open))) {
-      const std::size_t from = open + kOpen.size(), after = close + kClose.size();
-      std::string text(content.substr(0, from));
-      text += part(i, ChatPart::Kind::reasoning, content.substr(from, close - from));
-      text += kClose;
-      text += part(i, ChatPart::Kind::answer, content.substr(after));
+    const auto thoughts = answer && message.reasoning.empty() ? thoughts_of(content) : std::nullopt;
+    if (thoughts) {
+      std::string text(thoughts->before);
+      text += kThinkOpen;
+      text += part(i, ChatPart::Kind::reasoning, thoughts->inside);
+      text += kThinkClose;
+      text += part(i, ChatPart::Kind::answer, thoughts->after);
       marked["content"] = text;
     } else {
       marked["content"] = part(i, answer ? ChatPart::Kind::answer : ChatPart::Kind::other, content);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "common/text/thoughts.h"
+
 namespace dex {
 namespace {
 
@@ -95,8 +97,7 @@ class Targets {
     const std::size_t header =
         rendering_.header.empty() ? kNowhere : before.rfind(rendering_.header);
     if (header != kNowhere) return frame + header + rendering_.header.size();
-    constexpr std::string_view kTag = "<think>";
-    return before.ends_with(kTag) ? begin - kTag.size() : begin;
+    return before.ends_with(kThinkOpen) ? begin - kThinkOpen.size() : begin;
   }
 
   const PlacedRendering& rendering_;

@@ -8,6 +8,7 @@
 #include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/base/json_file.h"
+#include "common/text/added_token_files.h"
 #include "common/text/utf8.h"
 
 namespace dex {
@@ -15,9 +16,6 @@ namespace {
 
 using nlohmann::json;
 namespace fs = std::filesystem;
-
-constexpr const char* kNames[] = {"bos_token", "eos_token", "unk_token", "sep_token",
-                                  "pad_token", "cls_token", "mask_token"};
 
 std::string with_line_feeds(std::string text) {
   for (std::size_t at = 0; (at = text.find('\r', at)) != std::string::npos; ++at) {
@@ -55,7 +53,7 @@ const std::vector<ClassDefaults>& class_defaults() {
 }
 
 void take(const json& file, TemplateTokens& tokens) {
-  for (const char* name : kNames) {
+  for (const char* name : kRoleNames) {
     if (!file.contains(name)) continue;
     const json& value = file[name];
     const json text = value.is_object() ? value.value("content", json()) : value;
@@ -70,7 +68,8 @@ void take(const json& file, TemplateTokens& tokens) {
 }  // namespace
 
 bool TemplateTokens::knows(const std::string& name) const {
-  const bool special = std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+  const bool special =
+      std::find(std::begin(kRoleNames), std::end(kRoleNames), name) != std::end(kRoleNames);
   return !special || said.contains(name);
 }
 
@@ -107,7 +106,7 @@ TemplateTokens read_template_tokens(const fs::path& model_dir) {
   for (const auto& [prefix, values] : class_defaults())
     if (tokenizer_class.starts_with(prefix)) {
       tokens.values = values;
-      for (const char* name : kNames) tokens.said[name] = true;
+      for (const char* name : kRoleNames) tokens.said[name] = true;
     }
   take(config, tokens);
   // a file of older versions: only where the newer list is not there

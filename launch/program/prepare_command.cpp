@@ -57,17 +57,10 @@ nlohmann::json summary_of(const PrepareReport& report, const PrepareOptions& opt
   return summary;
 }
 
-std::string skipped_text(const std::map<std::string, std::int64_t>& counts) {
-  std::string text;
-  for (const auto& [name, count] : counts)
-    if (name.starts_with("skipped.") && count > 0)
-      text += fmt::format(", {} {}", count, name.substr(8));
-  return text.empty() ? ", none skipped" : text;
-}
-
 void log_counts(const std::map<std::string, std::int64_t>& counts, const char* kept) {
-  spdlog::info("{} records read = {} {}{}", counts.at("read"), counts.at("kept"), kept,
-               skipped_text(counts));
+  const std::string skipped = skipped_text(counts);
+  spdlog::info("{} records read = {} {}, {}", counts.at("read"), counts.at("kept"), kept,
+               skipped.empty() ? "none skipped" : skipped);
 }
 
 int ask(const Flags& flags, const Renderer& renderer) {
