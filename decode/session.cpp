@@ -58,12 +58,15 @@ Session::Session(const SessionOptions& options, const std::function<void(const D
   const DepthSet depths = chosen_depths(options, config.num_layers, file);
   if (check) check(depths);
   if (!options.chat_template.empty()) chat_template();
-  model_ = std::make_unique<Model>(Model::load(options.model, depths, dtype));
+  const bool compared = file && !file->config.model_tensors.empty();
+  model_ =
+      std::make_unique<Model>(Model::load(options.model, depths, dtype, WeightLayout::panels,
+                                          compared ? DigestsOf::what_is_read : DigestsOf::nothing));
   if (!config.sampling.empty())
     spdlog::info("{}: generation_config.json asks for {}; decoding is greedy and applies none",
                  options.model.string(), fmt::join(config.sampling, ", "));
   if (!file) return;
-  file->require_model(model_->fingerprint, model_->digests);
+  file->require_model(model_->fingerprint, model_->digests.value_or(Digests()));
   adapters_ = adapters_of(*file, *model_, options.adapters.string());
 }
 

@@ -118,8 +118,9 @@ TrainOutcome train(const TrainOptions& options, RankGroup& group, const StopSign
       options.width_for(config.hidden_size), options.eval_samples > 0 && device.is_cpu());
   const bool leads = ranks.leads();
   if (leads) spdlog::info("{}", speeds.text(options.dtype));
-  const Model model = Model::load(options.model, depths, parse_dtype(options.dtype),
-                                  {WeightLayout::rows, device}, layout.stages());
+  const Model model =
+      Model::load(options.model, depths, parse_dtype(options.dtype), {WeightLayout::rows, device},
+                  layout.stages(), DigestsOf::what_is_read);
   const TrainingData data = open_data(options, model);
   if (leads)
     spdlog::info("plan:\n{}", text_of(plan_training(config, depths, options, layout,

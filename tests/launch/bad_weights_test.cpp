@@ -108,7 +108,8 @@ void alter_middle(const fs::path& model, const fs::path& sound, const std::strin
 }
 
 void train_tiny(const fs::path& model, const fs::path& out) {
-  const Model rows = Model::load(model, DepthSet({1}, 2), Dtype::f32, WeightLayout::rows);
+  const Model rows =
+      Model::load(model, DepthSet({1}, 2), Dtype::f32, WeightLayout::rows, DigestsOf::what_is_read);
   const auto samples = test::tiny_samples(3, 97, 2);
   const TrainingData data{.size = samples.size(),
                           .sample = [&](std::uint64_t index) { return samples.at(index); },

@@ -56,7 +56,7 @@ StateCache::StateCache(fs::path dir, const Model& model, const std::string& data
   const json about = {{"format", "dex hidden states 1"},
                       {"version", version()},
                       {"model_fingerprint", model.fingerprint},
-                      {"model_digest", joint_digest(model.digests)},
+                      {"model_digest", joint_digest(model.known_digests())},
                       {"data_digest", data_digest},
                       {"depths", model.depths.text()},
                       {"dtype", name_of(model.stages.front().dtype())},

@@ -1,8 +1,9 @@
 #include "decode/jobs/run_jobs.h"
 
+#include <sys/stat.h>
+
 #include <catch2/catch.hpp>
 #include <chrono>
-#include <cstring>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -11,8 +12,8 @@
 #include "common/base/digest.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
-#include "common/base/safetensors.h"
 #include "decode/jobs/answer_row.h"
+#include "tests/support/breaking_model.h"
 #include "tests/support/byte_tokenizer.h"
 #include "tests/support/errors.h"
 #include "tests/support/shared.h"
@@ -83,64 +84,16 @@ TEST_CASE(
 
 namespace {
 
-// The last value of a row of a matrix becomes `value`.
-struct Spoilt {
-  std::string tensor;
-  int row = 0;
-  float value = 0;
-};
-
-void spoil(const std::filesystem::path& model, const std::vector<Spoilt>& values) {
-  const WeightFile weights = WeightFile::open(model);
-  auto tensors = weights.tensors();
-  std::map<std::string, std::vector<std::byte>> changed;
-  for (const Spoilt& one : values) {
-    StoredTensor& tensor = tensors.at(one.tensor);
-    auto& bytes = changed[one.tensor];
-    if (bytes.empty()) bytes.assign(tensor.bytes.begin(), tensor.bytes.end());
-    const auto width = std::size_t(tensor.shape.back()) * sizeof(float);
-    std::memcpy(bytes.data() + (one.row + 1) * width - sizeof(float), &one.value, sizeof(float));
-    tensor.bytes = bytes;
-  }
-  write_safetensors(model / "spoilt", tensors, weights.metadata());
-  std::filesystem::rename(model / "spoilt", model / "model.safetensors");
-}
-
 // An id that the tokenizer does not know: no exit proposes it.
 constexpr Token kBreaker = test::kByteVocabulary + 1;
 
-// Only that id has something in the last dimension, and the first layer cannot bear it.
 std::filesystem::path breaks_at_one_id(const test::TempDir& dir) {
-  const test::TinyModel tiny{.layers = 4,
-                             .hidden = 32,
-                             .intermediate = 48,
-                             .vocab = test::kByteVocabulary + 5,
-                             .max_positions = 64,
-                             .tied = false};
-  const auto model = tiny.write(dir / "model");
+  const auto model =
+      test::TinyModel{
+          .layers = 4, .vocab = test::kByteVocabulary + 5, .max_positions = 64, .tied = false}
+          .write(dir / "model");
   test::write_byte_tokenizer(model);
-  const std::string layer = "model.layers.0.";
-  std::vector<Spoilt> values{{"model.embed_tokens.weight", kBreaker, 1}};
-  for (int id = 0; id < tiny.vocab; ++id)
-    if (id != kBreaker) values.push_back({"model.embed_tokens.weight", id, 0});
-  for (int i = 0; i < tiny.intermediate; ++i)
-    for (const char* name : {"gate", "up"})
-      values.push_back({layer + "mlp." + name + "_proj.weight", i, 1e30f});
-  spoil(model, values);
-  // nothing else is ever written to that dimension
-  WeightFile weights = WeightFile::open(model);
-  auto tensors = weights.tensors();
-  std::map<std::string, std::vector<std::byte>> changed;
-  for (const char* name : {"self_attn.o_proj.weight", "mlp.down_proj.weight"}) {
-    StoredTensor& tensor = tensors.at(layer + name);
-    auto& bytes = changed[name];
-    bytes.assign(tensor.bytes.begin(), tensor.bytes.end());
-    const auto width = std::size_t(tensor.shape.back()) * sizeof(float);
-    std::fill(bytes.end() - std::ptrdiff_t(width), bytes.end(), std::byte{0});
-    tensor.bytes = bytes;
-  }
-  write_safetensors(model / "spoilt", tensors, weights.metadata());
-  std::filesystem::rename(model / "spoilt", model / "model.safetensors");
+  test::break_at(model, kBreaker);
   return model;
 }
 
@@ -282,6 +235,37 @@ TEST_CASE("an output that is there is replaced when that is asked for") {
     std::filesystem::remove(dir / "out.jsonl");
     std::filesystem::remove(dir / "out.jsonl.stats.jsonl");
   }
+}
+
+TEST_CASE("an output that is no file is refused before anything is read, whatever it is") {
+  namespace fs = std::filesystem;
+  const test::TempDir dir;
+  const auto input = dir.write("jobs.jsonl", "{\"prompt\":\"a\",\"max_tokens\":2}\n");
+  REQUIRE(mkfifo((dir / "pipe").c_str(), 0600) == 0);
+  fs::create_symlink("/dev/full", dir / "link");
+  fs::create_directory(dir / "directory");
+  const Session session(options(tiny(dir)));
+  for (const fs::path& output : {fs::path("/dev/full"), fs::path("/dev/null"), dir / "pipe",
+                                 dir / "link", dir / "directory"})
+    for (const bool overwrite : {false, true}) {
+      CAPTURE(output, overwrite);
+      const RunJobsOptions to{.input = input, .output = output, .overwrite = overwrite};
+      const fs::file_type before = fs::symlink_status(output).type();
+      for (const bool early : {true, false})
+        test::check_refused(ExitCode::usage, {output.string(), "wants a file"}, [&] {
+          if (early)
+            check_output(to);
+          else
+            run_jobs(session, ar_method(), to);
+        });
+      CHECK(fs::symlink_status(output).type() == before);
+    }
+  // nor may the statistics beside it be one
+  REQUIRE(mkfifo((dir / "out.jsonl.stats.jsonl").c_str(), 0600) == 0);
+  test::check_refused(ExitCode::usage, {"out.jsonl.stats.jsonl", "wants a file"}, [&] {
+    check_output({.input = input, .output = dir / "out.jsonl", .overwrite = true});
+  });
+  CHECK(fs::is_fifo(dir / "out.jsonl.stats.jsonl"));
 }
 
 TEST_CASE("a failed run leaves no output") {
