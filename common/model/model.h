@@ -41,8 +41,8 @@ struct ModelEnds {
   bool embedding = false, head = false;
 };
 
-// Whose SHA-256 are taken while they are read, by threads beside the one that loads. They cost
-// about as much as loading: for who compares them only (adapters, a training run, cached states).
+// Of which tensors the SHA-256 are taken, by threads beside the one that loads. That is a second
+// pass over all weights: only for who compares them (adapters, a training run, cached states).
 enum class DigestsOf { nothing, what_is_read };
 
 struct Model : ModelInfo {

@@ -79,3 +79,20 @@ TEST_CASE("explorers and pools that cannot all be born end dex decode with an er
       },
       job, 4);
 }
+
+// Digests of tensors, which nobody compares here, would be taken by threads of their own.
+TEST_CASE("plain decoding without adapters, and its bench, need no thread beside their own") {
+  const TrainingJob job;
+  const std::vector<Command> commands{
+      {"decode", "--method", "ar", "--prompt-ids", "1,2,3", "--max-tokens", "4"},
+      {"bench", "--methods", "ar", "--tokens", "2", "--prompt-tokens", "2", "--repeats", "1"}};
+  for (const Command& words : commands) {
+    Command command{job.program()};
+    command.insert(command.end(), words.begin(), words.end());
+    command.insert(command.end(), {"--model", job.dir / "model", "--threads", "1"});
+    Process process(with_threads(command, 0), job.dir / "log");
+    const auto code = process.wait(kPatience);
+    CAPTURE(process.log());
+    CHECK(code == 0);
+  }
+}

@@ -166,16 +166,13 @@ class Reference {
 
   // Halves as in Hugging Face's weights: dimension i turns with i + head_dim / 2.
   at::Tensor rotated(const at::Tensor& y) const {
-    const int half = s_.head_dim / 2;
-    at::Tensor turned = y.clone();
-    for (std::int64_t position = 0; position < y.size(0); ++position)
-      for (int i = 0; i < half; ++i) {
-        const double angle = double(position) * frequency(i);
-        const at::Tensor a = y[position].select(-1, i), b = y[position].select(-1, i + half);
-        turned[position].select(-1, i).copy_(a * std::cos(angle) - b * std::sin(angle));
-        turned[position].select(-1, i + half).copy_(b * std::cos(angle) + a * std::sin(angle));
-      }
-    return turned;
+    std::vector<double> frequencies;
+    for (int i = 0; 2 * i < s_.head_dim; ++i) frequencies.push_back(frequency(i));
+    const at::Tensor angles =
+        at::arange(y.size(0), at::kDouble).view({-1, 1, 1}) * at::tensor(frequencies, at::kDouble);
+    const auto halves = y.chunk(2, -1);
+    const at::Tensor &a = halves[0], &b = halves[1], cos = angles.cos(), sin = angles.sin();
+    return at::cat({a * cos - b * sin, b * cos + a * sin}, -1);
   }
 
   double frequency(int i) const {
