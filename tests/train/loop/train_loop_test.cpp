@@ -245,7 +245,7 @@ TEST_CASE(
   CHECK_FALSE(fs::exists(run.dir / "parts/.checkpoints.doomed"));
 }
 
-TEST_CASE("--restart removes nothing where no run is, and begins in an empty directory") {
+TEST_CASE("a restart removes nothing where no run is, and begins in an empty directory") {
   Run run;
   run.options.steps = 2;
   run.options.restart = true;
