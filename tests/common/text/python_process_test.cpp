@@ -145,7 +145,8 @@ TEST_CASE("a Python process ends with its parent, even one that is killed") {
   CHECK(named.ends_within(20));
 }
 
-TEST_CASE("a template that never ends goes with the process that asked, even one that is killed") {
+TEST_CASE("a template that never ends goes with the process that asked, even one that is killed",
+          "[timing]") {
   const auto with_jinja2 = test::python_with_jinja2();
   if (!with_jinja2) return;
   const Named named;
@@ -166,7 +167,7 @@ TEST_CASE("a template that never ends goes with the process that asked, even one
     return 0;
   });
   CHECK(code == 1000 + SIGKILL);
-  CHECK(named.ends_within(2));
+  CHECK(named.ends_within(12));  // a busy machine; the alarm is at 65
 }
 
 TEST_CASE("a Python that cannot be had for want of processes may be had later") {
