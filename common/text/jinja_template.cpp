@@ -50,8 +50,12 @@ struct Started {
   json answer;  // to the request that brings the template
 };
 
-Started start(const std::string& python, const json& request) {
-  Started made{std::make_unique<PythonProcess>(python, kRenderTemplate, kDeadline), {}};
+std::unique_ptr<PythonProcess> run(const std::string& python) {
+  return std::make_unique<PythonProcess>(python, kRenderTemplate, kDeadline);
+}
+
+Started start(std::unique_ptr<PythonProcess> process, const json& request) {
+  Started made{std::move(process), {}};
   made.answer = made.process->ask(request);
   if (!made.answer.is_object()) fail_nonsense(made.answer);
   require(!made.answer.contains("error"), ExitCode::usage, "{}",
@@ -96,11 +100,15 @@ JinjaTemplate::JinjaTemplate(const TemplateFile& file, const TemplateTokens& tok
   std::string reasons, chosen;
   Started first;
   for (const std::string& choice : python_choices(python)) {
+    bool runs = false;
     try {
-      first = start(choice, request);
+      auto process = run(choice);
+      runs = true;
+      first = start(std::move(process), request);
       chosen = choice;
       break;
     } catch (const Error& error) {
+      if (!runs && error.code() == ExitCode::temporary) throw;  // the next one would not run either
       reasons += (reasons.empty() ? "" : "; ") + std::string(error.what());
     }
   }
@@ -128,7 +136,8 @@ JinjaTemplate::JinjaTemplate(const TemplateFile& file, const TemplateTokens& tok
   }
   const int most = std::clamp(allowed_cores(), 1, kMostProcesses);
   engine.pool = std::make_unique<PythonPool>(
-      std::move(first.process), [chosen, request] { return start(chosen, request).process; }, most);
+      std::move(first.process), [chosen, request] { return start(run(chosen), request).process; },
+      most);
 }
 
 JinjaTemplate::JinjaTemplate(const JinjaTemplate& other, json kwargs)
