@@ -97,12 +97,8 @@ std::vector<Token> Session::prompt_ids(const std::string& text, bool parse_speci
   return ids;
 }
 
-std::vector<Token> Session::chat_ids(std::span<const Message> messages,
-                                     const std::string& kwargs) const {
-  const auto ids = [&](const ChatTemplate& chat) {
-    return chat.render(messages, tokenizer(), /*open_answer=*/true).tokens;
-  };
-  return kwargs.empty() ? ids(chat_template()) : ids(chat_template().with_kwargs(kwargs));
+std::vector<Token> Session::chat_ids(std::span<const Message> messages) const {
+  return chat_template().render(messages, tokenizer(), /*open_answer=*/true).tokens;
 }
 
 const ChatTemplate& Session::chat_template() const {

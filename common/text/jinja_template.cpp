@@ -40,6 +40,13 @@ json messages_json(std::span<const Message> messages) {
   return list;
 }
 
+void require_texts(std::span<const Message> messages) {
+  for (const Message& message : messages) {
+    require_utf8(message.content, "a message");
+    require_utf8(message.reasoning, "a message's reasoning");
+  }
+}
+
 [[noreturn]] void fail_nonsense(const json& answer) {
   fail(ExitCode::temporary, "Python answers {} instead of renderings",
        answer.dump(-1, ' ', false, json::error_handler_t::replace).substr(0, 200));
@@ -264,12 +271,20 @@ const std::string& JinjaTemplate::answer_header() const {
 
 // --- Ids ---
 
+RenderedChat JinjaTemplate::tokens(const Proof& proof, std::string_view text,
+                                   std::span<const Message> messages, const Tokenizer& tokenizer,
+                                   bool open) const {
+  const auto end = engine_->tokens.find("eos_token");
+  const std::string_view end_token =
+      end == engine_->tokens.end() ? std::string_view() : std::string_view(end->second);
+  return tokenize_rendering({text, *proof.frames, proof.spans, proof.parts, answer_header(),
+                             end_token, engine_->place, open},
+                            messages, tokenizer);
+}
+
 RenderedChat JinjaTemplate::render(std::span<const Message> messages, const Tokenizer& tokenizer,
                                    bool open_answer) const {
-  for (const Message& message : messages) {
-    require_utf8(message.content, "a message");
-    require_utf8(message.reasoning, "a message's reasoning");
-  }
+  require_texts(messages);
   std::string text;
   const auto proof = prove(messages, open_answer, text);
   if (!proof && open_answer &&
@@ -282,12 +297,23 @@ RenderedChat JinjaTemplate::render(std::span<const Message> messages, const Toke
     return chat;
   }
   if (!proof) fail_unproven(engine_->place);
-  const auto end = engine_->tokens.find("eos_token");
-  const std::string_view end_token =
-      end == engine_->tokens.end() ? std::string_view() : std::string_view(end->second);
-  return tokenize_rendering({text, *proof->frames, proof->spans, proof->parts, answer_header(),
-                             end_token, engine_->place, open_answer},
-                            messages, tokenizer);
+  return tokens(*proof, text, messages, tokenizer, open_answer);
+}
+
+RenderedChat JinjaTemplate::render_unfinished(std::span<const Message> messages,
+                                              const Tokenizer& tokenizer) const {
+  require_texts(messages);
+  std::string text;
+  auto proof = prove(messages, /*open=*/false, text);
+  if (!proof || proof->frames->parts.empty()) fail_unproven(engine_->place);
+  const ChatPart& last = proof->parts[proof->frames->parts.back()];
+  if (last.message + 1 != messages.size() || last.kind != ChatPart::Kind::answer)
+    fail_unproven(engine_->place);
+  text.resize(proof->spans.back().end);
+  auto frames = std::make_shared<Frames>(*proof->frames);
+  frames->texts.back().clear();
+  proof->frames = std::move(frames);
+  return tokens(*proof, text, messages, tokenizer, /*open=*/true);
 }
 
 bool JinjaTemplate::shows_reasoning() const {
