@@ -17,4 +17,10 @@ struct ExitAnswer {
   bool numbers = true;               // false: the logits hold NaN, and nothing else is said here
 };
 
+// What an exit's best token leaves to a draft of another one.
+inline double left_to_drafts(const ExitAnswer& answer) {
+  if (!answer.numbers) return 0;
+  return answer.probabilities.empty() ? 1 : 1 - double(answer.probabilities.front());
+}
+
 }  // namespace dex

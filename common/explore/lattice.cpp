@@ -7,18 +7,23 @@
 
 namespace dex {
 
-Lattice::Lattice(int num_stages, std::vector<std::int32_t> context, Token root, int last_position,
-                 RowPool& rows, int sequence)
+Lattice::Lattice(int num_stages, std::vector<std::int32_t> context, std::vector<Token> text,
+                 int last_position, RowPool& rows, int sequence)
     : num_stages_(num_stages),
       sequence_(sequence),
       last_position_(last_position),
       tip_position_(context.size()),
       rows_(rows),
       waves_(num_stages),
-      context_(std::move(context)) {
+      context_(std::move(context)),
+      text_(std::move(text)) {
   require(num_stages >= 1, ExitCode::bug, "a lattice of {} stages, wanted at least 1", num_stages);
-  tip_ = add_node(-1, root, num_stages - 1);
+  require(text_.size() == context_.size() + 1, ExitCode::bug,
+          "a text of {} tokens behind a context of {} rows, wanted one more", text_.size(),
+          context_.size());
+  tip_ = add_node(-1, text_.back(), num_stages - 1);
   waves_.front().push_back(tip_);
+  count_rows();
 }
 
 Lattice::~Lattice() {
@@ -62,8 +67,13 @@ void Lattice::record(int stage, std::vector<ExitAnswer> answers) {
     parent.answer = std::move(answers[i]);
     parent.passed = stage + 1;
     // Without numbers it is most likely a wrong branch: what follows it is explored last.
-    for (std::size_t c = 0; c < parent.children.size(); ++c)
-      nodes_[parent.children[c]].p = parent.answer.numbers ? parent.answer.asked[c] : 0;
+    if (stage + 1 == num_stages_) continue;  // what follows is committed or dropped at once
+    const double left = left_to_drafts(parent.answer);
+    for (std::size_t c = 0; c < parent.children.size(); ++c) {
+      Node& child = nodes_[parent.children[c]];
+      const double asked = parent.answer.numbers ? parent.answer.asked[c] : 0;
+      child.p = float(std::max(asked, child.drafted * left));
+    }
   }
 }
 
@@ -92,6 +102,8 @@ std::optional<CommittedToken> Lattice::commit() {
   }
   release(old_tip);  // its row stays: it belongs to the context now
   ++tip_position_;
+  ++committed_;
+  text_.push_back(reference);
   if (tip_ < 0)
     queued_ = reference;
   else
@@ -113,8 +125,15 @@ void Lattice::inject(std::span<const Proposal> chosen) {
     const int parent = p.follows >= 0 ? wave[first + p.follows] : p.parent >= 0 ? p.parent : tip_;
     require(!has_child(parent, p.token), ExitCode::bug,
             "token {} is proposed for a second time after one prefix", p.token);
-    wave.push_back(add_node(parent, p.token, p.source));
+    wave.push_back(add_node(parent, p.token, p.source, p.drafted));
   }
+  count_rows();
+}
+
+void Lattice::count_rows() {
+  const std::size_t rows = waves_.front().size();
+  if (rounds_by_rows_.size() <= rows) rounds_by_rows_.resize(rows + 1);
+  ++rounds_by_rows_[rows];
 }
 
 double Lattice::path_probability(int id) const {
@@ -129,7 +148,7 @@ bool Lattice::has_child(int parent, Token token) const {
                      [&](int child) { return node(child).token == token; });
 }
 
-int Lattice::add_node(int parent, Token token, int branch) {
+int Lattice::add_node(int parent, Token token, int branch, double drafted) {
   int id = nodes_.size();
   if (free_nodes_.empty()) {
     nodes_.emplace_back();
@@ -143,7 +162,9 @@ int Lattice::add_node(int parent, Token token, int branch) {
                 .position = parent < 0 ? tip_position_ : node(parent).position + 1,
                 .row = row,
                 .wave = round_,
-                .branch = branch};
+                .branch = branch,
+                .p = drafted > 0 ? float(drafted) : 1,
+                .drafted = float(drafted)};
   if (parent < 0)
     context_.push_back(row);
   else

@@ -44,15 +44,16 @@ class Lattice {
     int branch = 0;     // exit that proposed it, or kDraft
     int passed = 0;     // exits that have answered
     float p = 1;        // of this token after its parent, by the parent's latest exit
+    float drafted = 0;  // the same by a draft source
     ExitAnswer answer;  // of the latest exit
     std::vector<int> children;
   };
 
-  // A sequence whose tokens before `root` are in the cache already, at the rows `context`; `root`
-  // follows them and enters E_0 in round 1. No node stands past `last_position`. Takes rows from
-  // the pool, which must outlive it, and in the end gives back all of the sequence's.
-  Lattice(int num_stages, std::vector<std::int32_t> context, Token root, int last_position,
-          RowPool& rows, int sequence = 0);
+  // A sequence whose tokens `text` but the last are in the cache already, at the rows `context`;
+  // the last one enters E_0 in round 1. No node stands past `last_position`. Takes rows from the
+  // pool, which must outlive it, and in the end gives back all of the sequence's.
+  Lattice(int num_stages, std::vector<std::int32_t> context, std::vector<Token> text,
+          int last_position, RowPool& rows, int sequence = 0);
   ~Lattice();
   Lattice(const Lattice&) = delete;
 
@@ -68,6 +69,10 @@ class Lattice {
   // the committed token that the next wave begins with, when nobody had proposed it
   std::optional<Token> queued() const { return queued_; }
   bool has_child(int parent, Token token) const;
+  std::span<const Token> text() const { return text_; }  // up to the tip's, or queued, token
+  int committed() const { return committed_; }           // tokens so far
+  // [rows]: the rounds so far in which so many entered E_0
+  const std::vector<int>& rounds_by_rows() const { return rounds_by_rows_; }
   int last_position() const { return last_position_; }
   int tip_position() const { return tip_position_; }  // of the tip's, or queued, token
   bool may_have_children(int id) const { return node(id).position < last_position_; }
@@ -78,18 +83,21 @@ class Lattice {
   void inject(std::span<const Proposal> chosen);
 
  private:
-  int add_node(int parent, Token token, int branch);
+  int add_node(int parent, Token token, int branch, double drafted = 0);
+  void count_rows();  // of the wave that enters E_0
   void drop(int id);  // with its subtree
   void release(int id);
 
   int num_stages_, sequence_, last_position_, tip_position_;
-  int round_ = 1, live_ = 0, tip_ = -1;
+  int round_ = 1, live_ = 0, tip_ = -1, committed_ = 0;
   RowPool& rows_;
   std::optional<Token> queued_;
   std::vector<Node> nodes_;
   std::vector<int> free_nodes_;
   std::deque<std::vector<int>> waves_;  // waves_[k]: nodes in stage k
   std::vector<std::int32_t> context_;   // position -> cache row
+  std::vector<Token> text_;
+  std::vector<int> rounds_by_rows_;
 };
 
 }  // namespace dex

@@ -46,6 +46,33 @@ std::vector<int> by_likelihood(const std::vector<Proposal>& proposals,
   return order;
 }
 
+// Tokens per second so far, after a few rounds that are taken for granted: about half of what every
+// exit's guess being right would give.
+double pace(const Lattice& lattice, const RowCosts& costs) {
+  constexpr double kGranted = 4;
+  const double tokens = kGranted * 2 / (lattice.num_stages() + 1) + lattice.committed();
+  double seconds = kGranted * costs.seconds(1);
+  const auto& rounds = lattice.rounds_by_rows();
+  for (std::size_t rows = 0; rows < rounds.size(); ++rows)
+    seconds += rounds[rows] * costs.seconds(int(rows));
+  return tokens / seconds;
+}
+
+// How many of the likeliest rows are worth their time: those that give most tokens, less what the
+// pace would give in the time that they take.
+int worth(const std::vector<double>& likelihoods, int queued, const Lattice& lattice,
+          const RowCosts& costs) {
+  const double tokens_per_second = pace(lattice, costs);
+  int best = 0;
+  double tokens = 0, best_gain = -tokens_per_second * costs.seconds(queued);
+  for (int n = 1; n <= int(likelihoods.size()); ++n) {
+    tokens += likelihoods[std::size_t(n - 1)];
+    const double gain = tokens - tokens_per_second * costs.seconds(queued + n);
+    if (gain > best_gain) best = n, best_gain = gain;
+  }
+  return best;
+}
+
 }  // namespace
 
 void LatticePolicy::check(int num_stages) const {
@@ -75,6 +102,7 @@ std::vector<Proposal> choose(std::vector<Proposal> proposals, const LatticePolic
     room = policy.rows - (lattice.queued() ? 1 : 0);
   }
   std::vector<Proposal> chosen;
+  std::vector<double> likelihoods;
   std::vector<int> number(proposals.size(), -1);  // in `chosen`
   for (const int i : order) {
     Proposal& p = proposals[i];
@@ -84,7 +112,11 @@ std::vector<Proposal> choose(std::vector<Proposal> proposals, const LatticePolic
     if (p.follows >= 0) p.follows = number[p.follows];
     number[i] = int(chosen.size());
     chosen.push_back(p);
+    likelihoods.push_back(places[i].p);
   }
+  if (policy.costs)
+    chosen.resize(
+        std::size_t(worth(likelihoods, lattice.queued() ? 1 : 0, lattice, *policy.costs)));
   return chosen;
 }
 

@@ -2,22 +2,25 @@
 // comes.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "common/base/token.h"
+#include "common/explore/row_costs.h"
 
 namespace dex {
 
 class Lattice;
 
 struct Proposal {
-  int parent = -1;   // node of the lattice; -1: the queued token, in the same wave
-  Token token = 0;   // what follows it; not yet a child of it
-  int source = 0;    // the exit that proposes it, or kDraft
-  int rank = 0;      // among what its source proposes there
-  double p = 1;      // that it is on the committed path
-  int follows = -1;  // drafts: the earlier proposal of the list that it follows in the same wave,
-                     // in place of `parent`
+  int parent = -1;     // node of the lattice; -1: the queued token, in the same wave
+  Token token = 0;     // what follows it; not yet a child of it
+  int source = 0;      // the exit that proposes it, or kDraft
+  int rank = 0;        // among what its source proposes there
+  double p = 1;        // that it is on the committed path
+  double drafted = 0;  // by a draft source: that it follows what is before it
+  int follows = -1;    // drafts: the earlier proposal of the list that it follows in the same wave,
+                       // in place of `parent`
 };
 
 constexpr int kDraft = -1;
@@ -26,8 +29,11 @@ enum class Expand : std::uint8_t { full, budget };
 
 struct LatticePolicy {
   Expand expand = Expand::budget;
-  int rows = 8;   // budget: new rows per round, R >= 1
-  int width = 8;  // budget: ranked tokens taken from an exit
+  int rows = 8;    // budget: new rows per round, R >= 1
+  int width = 8;   // budget: ranked tokens taken from an exit
+  int lookup = 0;  // budget: tokens of a drafted block, at most; 0: no drafts
+  // budget: only rows that are worth their time enter; null: all that `rows` leaves room for
+  std::shared_ptr<const RowCosts> costs = nullptr;
   // full: an exit proposes its best token that is not yet a child (paper, Section 3.3)
   bool decs = true;
   bool single_exit = false;  // full: only the first exit proposes (paper, Section 4.1)

@@ -20,7 +20,7 @@ class FullExits final : public Proposer {
  public:
   explicit FullExits(const LatticePolicy& policy) : policy_(policy) {}
 
-  void propose(const Lattice& lattice, std::vector<Proposal>& proposals) const override {
+  void propose(const Lattice& lattice, std::vector<Proposal>& proposals) override {
     const int inner = lattice.num_stages() - 1;
     each_answered(lattice, policy_.single_exit ? std::min(1, inner) : inner, [&](int exit, int id) {
       const auto& tokens = lattice.node(id).answer.tokens;
@@ -38,7 +38,7 @@ class FullExits final : public Proposer {
 
 class RankedExits final : public Proposer {
  public:
-  void propose(const Lattice& lattice, std::vector<Proposal>& proposals) const override {
+  void propose(const Lattice& lattice, std::vector<Proposal>& proposals) override {
     each_answered(lattice, lattice.num_stages() - 1, [&](int exit, int id) {
       const ExitAnswer& answer = lattice.node(id).answer;
       const double path = lattice.path_probability(id);

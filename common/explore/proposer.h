@@ -14,9 +14,9 @@ class Lattice;
 class Proposer {
  public:
   virtual ~Proposer() = default;
-  // Appends what it has, a function of the lattice alone: every explorer asks and must get the
-  // same.
-  virtual void propose(const Lattice& lattice, std::vector<Proposal>& proposals) const = 0;
+  // Appends what it has, a function of the lattice's past alone: every explorer asks once a round
+  // and must get the same.
+  virtual void propose(const Lattice& lattice, std::vector<Proposal>& proposals) = 0;
 };
 
 // Every exit's answers: in `full` its best token that is not yet a child (or, without DECS, its

@@ -60,8 +60,9 @@ void Explorer::decode(const Event& request) {
     auto context = prefill(prompt.first(context_size));
     wait_for_all();
     text.prefilled();
-    Lattice lattice(num_stages, std::move(context), prompt.back(), context_size + text.room() - 1,
+    Lattice lattice(num_stages, std::move(context), request.prompt, context_size + text.room() - 1,
                     rows_, request.sequence);
+    if (plan_.drafts) drafts_ = plan_.drafts();
     while (round(lattice, text)) {
     }
     running_ = -1;
@@ -107,21 +108,23 @@ at::Tensor Explorer::rows_in(const Lattice& lattice) {
 
 void Explorer::expand(Lattice& lattice, at::Tensor& rows) {
   const RowLayout layout = lattice.layout(stage_);
-  const int width = plan_.policy.answer_width(lattice.num_stages());
   engine_.forward(rows, layout);
-  auto posts = exchange(
-      engine_.read(rows,
-                   {.width = width, .asked = lattice.asked(stage_), .positions = layout.positions}),
-      /*wait=*/false);
+  // Of the final exit only the reference is wanted: nobody proposes behind it.
+  ExitQuestion question{.positions = layout.positions};
+  if (!last()) {
+    question.width = plan_.policy.answer_width(lattice.num_stages());
+    question.asked = lattice.asked(stage_);
+  }
+  auto posts = exchange(engine_.read(rows, question), /*wait=*/false);
   for (int stage = 0; stage < lattice.num_stages(); ++stage)
     lattice.record(stage, std::move(posts[stage].answers));
   act_on(posts.front().events);
 }
 
-void Explorer::inject(Lattice& lattice) const {
+void Explorer::inject(Lattice& lattice) {
   std::vector<Proposal> proposals;
   exits_->propose(lattice, proposals);
-  if (plan_.drafts) plan_.drafts->propose(lattice, proposals);
+  if (drafts_) drafts_->propose(lattice, proposals);
   lattice.inject(choose(std::move(proposals), plan_.policy, lattice));
 }
 

@@ -18,7 +18,7 @@ namespace dex {
 struct ExplorePlan {
   DepthSet depths;
   LatticePolicy policy;
-  std::shared_ptr<const Proposer> drafts;  // beside the exits; or null
+  std::function<std::unique_ptr<Proposer>()> drafts;  // beside the exits, made for a text; or none
 };
 
 class Explorer {
@@ -42,7 +42,7 @@ class Explorer {
   bool round(Lattice& lattice, TextRun& text);  // false when it was the last one
   at::Tensor rows_in(const Lattice& lattice);
   void expand(Lattice& lattice, at::Tensor& rows);
-  void inject(Lattice& lattice) const;
+  void inject(Lattice& lattice);
   void rows_out(const Lattice& lattice, std::span<const int> nodes, const at::Tensor& rows);
   void wait_for_all();
   std::vector<Post> exchange(std::vector<ExitAnswer> answers, bool wait);
@@ -57,7 +57,7 @@ class Explorer {
   RowLink& link_;
   AnswerBoard& board_;
   const Clock& clock_;
-  std::unique_ptr<Proposer> exits_;
+  std::unique_ptr<Proposer> exits_, drafts_;  // drafts_: of the text that is decoded, or null
 
   EventQueue* events_ = nullptr;  // explorer 0's
   OnToken on_token_;

@@ -1,124 +1,44 @@
 #include "decode/methods/dex.h"
 
-#include <pthread.h>
-#include <sched.h>
-
 #include <CLI/CLI.hpp>
 #include <charconv>
-#include <exception>
-#include <thread>
+#include <utility>
 
 #include "common/base/allowed_cores.h"
 #include "common/base/error.h"
-#include "common/base/start_thread.h"
-#include "common/comm/transport.h"
+#include "common/explore/lookup_proposer.h"
 #include "common/model/cpu_engine.h"
-#include "decode/explorer/explorer.h"
-#include "decode/explorer/transport_links.h"
+#include "decode/explorer/measure_costs.h"
+#include "decode/methods/local_explorers.h"
 #include "decode/session.h"
 
 namespace dex {
 namespace {
 
-void bind_to_core(int core) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(std::size_t(core), &set);
-  require(pthread_setaffinity_np(pthread_self(), sizeof set, &set) == 0, ExitCode::usage,
-          "an explorer cannot be bound to core {}", core);
+std::vector<std::unique_ptr<StageEngine>> stage_engines(const Model& model,
+                                                        const Adapters& adapters, int threads) {
+  std::vector<std::unique_ptr<StageEngine>> engines;
+  for (int k = 0; k < model.depths.num_stages(); ++k)
+    engines.push_back(std::make_unique<CpuEngine>(model, StageShare{k, k + 1},
+                                                  adapters.empty() ? nullptr : adapters[k].get(),
+                                                  std::make_shared<ThreadPool>(threads)));
+  return engines;
 }
-
-// Peers of a failed explorer end with Error(temporary); the cause is whichever error is not that.
-void rethrow_cause(const std::vector<std::exception_ptr>& errors) {
-  std::exception_ptr chosen;
-  for (const auto& error : errors) {
-    if (!error) continue;
-    if (!chosen) chosen = error;
-    try {
-      std::rethrow_exception(error);
-    } catch (const Error& e) {
-      if (e.code() != ExitCode::temporary) chosen = error;
-    } catch (...) {
-      chosen = error;
-    }
-  }
-  if (chosen) std::rethrow_exception(chosen);
-}
-
-class DexDecoder final : public Decoder {
- public:
-  DexDecoder(const Model& model, const Adapters& adapters, ExplorePlan plan, int threads,
-             std::vector<int> cores)
-      : model_(model), plan_(std::move(plan)), cores_(std::move(cores)) {
-    const int num_stages = model.depths.num_stages();
-    plan_.policy.check(num_stages);
-    for (int k = 0; k < num_stages; ++k)
-      engines_.push_back(std::make_unique<CpuEngine>(model, StageShare{k, k + 1},
-                                                     adapters.empty() ? nullptr : adapters[k].get(),
-                                                     std::make_shared<ThreadPool>(threads)));
-  }
-
-  DecodeResult generate(std::span<const Token> prompt, const Limits& limits,
-                        const OnToken& on_token) override {
-    // before any thread starts: a bad prompt is the caller's error, not a lost peer's
-    room_for(model_, prompt, limits);
-    EventQueue events;
-    events.add(
-        {.kind = Event::Kind::submit, .prompt = {prompt.begin(), prompt.end()}, .limits = limits});
-    events.add({.kind = Event::Kind::stop});
-    return run(events, on_token);
-  }
-
- private:
-  DecodeResult run(EventQueue& events, const OnToken& on_token) {
-    const std::size_t size = engines_.size();
-    auto peers = local_transports(size);
-    std::vector<std::exception_ptr> errors(size);
-    DecodeResult result;
-    const auto explore = [&](std::size_t k) {
-      try {
-        if (!cores_.empty()) bind_to_core(cores_[k % cores_.size()]);
-        TransportLinks links(*peers[k], model_.config.hidden_size);
-        Explorer explorer(model_, plan_, int(k), *engines_[k], links, links, clock_);
-        if (k > 0) return explorer.run();
-        explorer.lead(events, on_token,
-                      [&](int, DecodeResult finished) { result = std::move(finished); });
-      } catch (const std::exception& error) {
-        errors[k] = std::current_exception();
-        peers[k]->abort(error.what(), ExitCode::temporary);
-      }
-    };
-    // Every explorer in a thread of its own: binding one to a core must not bind the caller.
-    std::vector<std::thread> threads;
-    threads.reserve(size);
-    std::exception_ptr unborn;
-    try {
-      for (std::size_t k = 0; k < size; ++k)
-        threads.push_back(start_thread(fmt::format("explorer {} of {}", k + 1, size),
-                                       [&explore, k] { explore(k); }));
-    } catch (const Error& error) {
-      unborn = std::current_exception();
-      peers[threads.size()]->abort(error.what(), error.code());  // those that are there wait for it
-    }
-    for (std::thread& thread : threads) thread.join();
-    if (unborn) std::rethrow_exception(unborn);
-    rethrow_cause(errors);
-    return result;
-  }
-
-  const Model& model_;
-  RealClock clock_;
-  ExplorePlan plan_;
-  std::vector<std::unique_ptr<StageEngine>> engines_;
-  std::vector<int> cores_;
-};
 
 void add_options(CLI::App& command, ExploreOptions& o) {
   command
       .add_option("--expand", o.expand,
                   "Which rows are explored: full (the paper's lattice) or budget")
       ->capture_default_str();
-  command.add_option("--rows", o.rows, "budget: new rows per round")->capture_default_str();
+  command
+      .add_option("--rows", o.rows,
+                  "budget, lookup: new rows per round, or auto: those worth their time here")
+      ->capture_default_str();
+  command
+      .add_option("--lookup", o.lookup,
+                  "budget, lookup: tokens of a block drafted from the text itself, at most (0: "
+                  "none)")
+      ->default_str("8");
   command.add_option("--width", o.width, "budget: ranked tokens taken from each exit")
       ->capture_default_str();
   command.add_flag("--no-decs", o.no_decs,
@@ -131,16 +51,36 @@ void add_options(CLI::App& command, ExploreOptions& o) {
 
 }  // namespace
 
+bool ExploreOptions::auto_rows() const { return rows == "auto" && expand == "budget"; }
+
+int ExploreOptions::most_rows() const {
+  if (rows == "auto") return kMostAutoRows;
+  int value = 0;
+  const char* end = rows.data() + rows.size();
+  const bool number = std::from_chars(rows.data(), end, value).ptr == end && !rows.empty();
+  require(number, ExitCode::usage, "--rows is \"{}\", wanted a number or auto", rows);
+  return value;
+}
+
 LatticePolicy ExploreOptions::policy() const {
   require(expand == "full" || expand == "budget", ExitCode::usage,
           "--expand is \"{}\", wanted full or budget", expand);
-  require(expand == "full" || (!no_decs && !single_exit), ExitCode::usage,
+  const bool full = expand == "full";
+  require(full || (!no_decs && !single_exit), ExitCode::usage,
           "--no-decs and --single-exit need --expand full");
-  return {.expand = expand == "full" ? Expand::full : Expand::budget,
-          .rows = rows,
+  require(!full || lookup.value_or(0) == 0, ExitCode::usage,
+          "--lookup {} needs --expand budget: drafts compete for a budget of rows",
+          lookup.value_or(0));
+  return {.expand = full ? Expand::full : Expand::budget,
+          .rows = most_rows(),
           .width = width,
+          .lookup = full ? 0 : lookup.value_or(kLookup),
           .decs = !no_decs,
           .single_exit = single_exit};
+}
+
+LatticePolicy ExploreOptions::lookup_policy() const {
+  return {.rows = most_rows(), .width = 1, .lookup = lookup.value_or(kLookup)};
 }
 
 std::vector<int> ExploreOptions::cores(int num_stages) const {
@@ -165,16 +105,24 @@ std::vector<int> ExploreOptions::cores(int num_stages) const {
   return cores;
 }
 
+DraftMaker drafts_of(const LatticePolicy& policy) {
+  if (policy.lookup == 0) return nullptr;
+  return [length = policy.lookup, rows = policy.rows] { return lookup_proposer(length, rows); };
+}
+
 std::unique_ptr<Decoder> dex_decoder(const Model& model, const Adapters& adapters,
                                      LatticePolicy policy, int threads, std::vector<int> cores,
-                                     std::shared_ptr<const Proposer> drafts) {
-  return std::make_unique<DexDecoder>(model, adapters,
-                                      ExplorePlan{model.depths, policy, std::move(drafts)}, threads,
-                                      std::move(cores));
+                                     DraftMaker drafts) {
+  if (!drafts) drafts = drafts_of(policy);
+  return local_explorers(model, ExplorePlan{model.depths, std::move(policy), std::move(drafts)},
+                         stage_engines(model, adapters, threads), std::move(cores));
 }
 
 Method dex_method(ExploreOptions defaults) {
-  const auto o = std::make_shared<ExploreOptions>(std::move(defaults));
+  return dex_method(std::make_shared<ExploreOptions>(std::move(defaults)));
+}
+
+Method dex_method(std::shared_ptr<ExploreOptions> o) {
   return {.name = "dex",
           .summary = "depth exploration",
           .explores = true,
@@ -186,12 +134,18 @@ Method dex_method(ExploreOptions defaults) {
               },
           .make =
               [o](const Session& session) {
-                const int stages = session.model().depths.num_stages();
+                const Model& model = session.model();
+                const int stages = model.depths.num_stages();
                 const auto cores = o->cores(stages);
                 // a device is one core
                 const int threads = cores.empty() ? std::max(1, session.threads() / stages) : 1;
-                return dex_decoder(session.model(), session.adapters(), o->policy(), threads,
-                                   cores);
+                LatticePolicy policy = o->policy();
+                auto engines = stage_engines(model, session.adapters(), threads);
+                if (o->auto_rows()) policy.costs = measure_costs(model, engines, policy.rows);
+                auto drafts = drafts_of(policy);
+                return local_explorers(
+                    model, ExplorePlan{model.depths, std::move(policy), std::move(drafts)},
+                    std::move(engines), cores);
               }};
 }
 

@@ -3,11 +3,15 @@
 #include "common/base/error.h"
 #include "decode/methods/ar.h"
 #include "decode/methods/dex.h"
+#include "decode/methods/lookup.h"
 #include "decode/methods/method.h"
 
 namespace dex {
 
-Methods::Methods() : methods_{dex_method(), ar_method()} {}
+Methods::Methods() {
+  const auto options = std::make_shared<ExploreOptions>();
+  methods_ = {dex_method(options), lookup_method(options), ar_method()};
+}
 
 DepthSet Method::depths(const DepthSet& explored) const {
   return explores ? explored : DepthSet({}, explored.num_layers());

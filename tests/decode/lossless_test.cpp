@@ -340,8 +340,8 @@ TEST_CASE("ids without a token are emitted by no decoder, and everything up to o
   for (const CommittedToken& t : want.tokens) CHECK(has_token(t.token));
   for (const char* depths : {"", "2", "1,3", "1,2,3"})
     for (const ExploreOptions& options :
-         {ExploreOptions{.expand = "full"}, ExploreOptions{.rows = 4},
-          ExploreOptions{.rows = 16, .width = 4096}})
+         {ExploreOptions{.expand = "full"}, ExploreOptions{.rows = "4"},
+          ExploreOptions{.rows = "16", .width = 4096}})
       CHECK(first_difference(want, decoded(dex_method(options), depths)).value_or("equal") ==
             "equal");
 
@@ -463,7 +463,7 @@ class TextDrafts final : public Proposer {
  public:
   explicit TextDrafts(std::vector<Token> text) : text_(std::move(text)) {}
 
-  void propose(const Lattice& lattice, std::vector<Proposal>& proposals) const override {
+  void propose(const Lattice& lattice, std::vector<Proposal>& proposals) override {
     const int before = proposals.size();
     for (int i = 0; i < before; ++i)
       lay_block(i, lattice.node(proposals[i].parent).position + 2, proposals);
@@ -495,7 +495,7 @@ TEST_CASE("drafts in the wave, right and wrong ones, change rounds and no bit") 
       const DecodeResult want = plain_decoder(model, 1)->generate(prompt, limits, {});
       std::vector<Token> text = prompt;
       for (const Token id : want.ids()) text.push_back(id);
-      const auto drafts = std::make_shared<TextDrafts>(text);
+      const DraftMaker drafts = [text] { return std::make_unique<TextDrafts>(text); };
       const LatticePolicy policy{.rows = 16};
       const auto without = dex_decoder(model, {}, policy, 1, {})->generate(prompt, limits, {}),
                  with = dex_decoder(model, {}, policy, 1, {}, drafts)->generate(prompt, limits, {});

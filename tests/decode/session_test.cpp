@@ -93,8 +93,10 @@ TEST_CASE("a method's options that cannot be are refused before the weights are 
   fs::remove(model / "model.safetensors");
   const std::vector<std::tuple<std::string, ExploreOptions, std::string>> cases{
       {"", {.expand = "wide"}, "wide"},
-      {"", {.rows = 0}, "0 rows"},
-      {"", {.rows = 2000000000}, "2000000000"},
+      {"", {.rows = "0"}, "0 rows"},
+      {"", {.rows = "2000000000"}, "2000000000"},
+      {"", {.rows = "many"}, "many"},
+      {"", {.expand = "full", .lookup = 4}, "--lookup 4"},
       {"", {.width = 0}, "width 0"},
       {"", {.no_decs = true}, "--no-decs"},
       {"8", {.devices = "cuda:0"}, "cuda:0"},
@@ -122,7 +124,7 @@ TEST_CASE("methods are found by name, one of them is the reference, and others a
   CHECK_FALSE(methods.named("ar", "--method is").explores);
   const auto [code, message] = refusal([&] { methods.named("fast", "--method is"); });
   CHECK(code == ExitCode::usage);
-  CHECK(message == "--method is \"fast\", wanted dex or ar");
+  CHECK(message == "--method is \"fast\", wanted dex or lookup or ar");
   const DepthSet explored({2, 4}, 6);
   CHECK(methods.named("dex", "").depths(explored).text() == explored.text());
   CHECK(methods.reference().depths(explored).num_stages() == 1);

@@ -20,7 +20,9 @@ class ToyExits {
   // All tokens ranked by exit `k` after `prefix`.
   std::vector<Token> ranked(const std::vector<Token>& prefix, int k) const {
     std::uint64_t state = seed_;
-    for (Token t : prefix) state = mix(state ^ std::uint64_t(t + 1));
+    const auto seen = std::min<std::size_t>(std::size_t(sees), prefix.size());
+    for (Token t : std::vector<Token>(prefix.end() - std::ptrdiff_t(seen), prefix.end()))
+      state = mix(state ^ std::uint64_t(t + 1));
     std::vector<Token> order = shuffled(mix(state));  // the final exit's
     if (k + 1 == num_stages_) return order;
     const std::uint64_t own = mix(state ^ (0x9e37u + std::uint64_t(k)));
@@ -46,6 +48,7 @@ class ToyExits {
     return a;
   }
 
+  int sees = 1 << 30;  // last tokens of a prefix that an answer depends on: few make text repeat
   Token broken = -1;
   int breaks_at = 0;
 

@@ -7,115 +7,16 @@
 
 #include "common/base/error.h"
 #include "common/explore/readiness.h"
-#include "tests/support/toy_exits.h"
+#include "tests/support/slow_explorers.h"
 
 namespace dex {
 namespace {
 
+using test::plain_text;
+using test::SlowExplorers;
 using test::ToyExits;
 
-constexpr LatticePolicy kFull{.expand = Expand::full};
-
-// Runs a lattice as explorers would, but keeps tokens in the cache rows, so that what a row attends
-// to can be read back as a prefix and compared with the prefix the row stands for.
-class SlowExplorers {
- public:
-  SlowExplorers(const ToyExits& exits, int num_stages, LatticePolicy policy,
-                std::vector<Token> prompt, int room)
-      : exits_(exits),
-        num_stages_(num_stages),
-        policy_(policy),
-        text_(std::move(prompt)),
-        room_(room),
-        lattice_(num_stages, pool_.take(int(text_.size()) - 1), text_.back(),
-                 int(text_.size()) - 2 + room, pool_),
-        proposer_(exit_proposer(policy)),
-        cache_(num_stages) {
-    for (auto& rows : cache_)
-      for (std::size_t i = 0; i + 1 < text_.size(); ++i) rows[int(i)] = text_[i];
-  }
-
-  std::vector<CommittedToken> run() {
-    std::vector<CommittedToken> tokens;
-    for (;;) {
-      for (int k = 0; k < num_stages_; ++k) answers(k);
-      for (int k = 0; k < num_stages_; ++k) lattice_.record(k, std::move(pending_[k]));
-      while (const auto committed = lattice_.commit()) {
-        tokens.push_back(*committed);
-        if (int(tokens.size()) == room_ || !committed->numbers) return tokens;
-        text_.push_back(committed->token);
-      }
-      peak_nodes = std::max(peak_nodes, lattice_.live_nodes());
-      std::vector<Proposal> proposals;
-      proposer_->propose(lattice_, proposals);
-      if (drafts) drafts->propose(lattice_, proposals);
-      lattice_.inject(choose(std::move(proposals), policy_, lattice_));
-      peak_wave = std::max(peak_wave, int(lattice_.wave(0).size()));
-    }
-  }
-
-  int peak_nodes = 0, peak_wave = 0, without_numbers = 0;
-  const Proposer* drafts = nullptr;
-  const RowPool& pool() const { return pool_; }
-
- private:
-  void answers(int k) {
-    const RowLayout layout = lattice_.layout(k);
-    const auto ids = lattice_.wave(k);
-    auto& rows = cache_[k];
-    REQUIRE(layout.rows() == int(ids.size()));
-    for (std::size_t i = 0; i < ids.size(); ++i)
-      rows[layout.cache_rows[i]] = lattice_.node(ids[i]).token;
-    pending_[k].clear();
-    const auto asked = lattice_.asked(k);
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      const auto seen = attended(layout, i, rows);
-      REQUIRE(seen == prefix_of(ids[i]));
-      REQUIRE(layout.positions[i] == int(seen.size()) - 1);
-      pending_[k].push_back(exits_.answer(seen, k, policy_.answer_width(num_stages_), asked[i]));
-      without_numbers += !pending_[k].back().numbers;
-    }
-  }
-
-  std::vector<Token> attended(const RowLayout& layout, std::size_t i,
-                              const std::map<int, Token>& rows) const {
-    std::vector<Token> seen;
-    for (int p = 0; p < layout.context_size[i]; ++p) seen.push_back(rows.at(layout.context[p]));
-    for (int b = layout.ancestors_begin[i]; b < layout.ancestors_begin[i + 1]; ++b)
-      seen.push_back(rows.at(layout.ancestors[b]));
-    return seen;
-  }
-
-  std::vector<Token> prefix_of(int id) const {
-    std::vector<Token> below;
-    for (; lattice_.node(id).parent >= 0; id = lattice_.node(id).parent)
-      below.push_back(lattice_.node(id).token);
-    std::vector<Token> prefix = text_;
-    prefix.insert(prefix.end(), below.rbegin(), below.rend());
-    return prefix;
-  }
-
-  const ToyExits& exits_;
-  int num_stages_;
-  LatticePolicy policy_;
-  std::vector<Token> text_;
-  int room_;
-  RowPool pool_;
-  Lattice lattice_;
-  std::unique_ptr<Proposer> proposer_;
-  std::vector<std::map<int, Token>> cache_;
-  std::map<int, std::vector<ExitAnswer>> pending_;
-};
-
-std::vector<Token> plain_text(const ToyExits& exits, int num_stages, std::vector<Token> text,
-                              int room) {
-  std::vector<Token> made;
-  for (; room > 0; --room) {
-    made.push_back(exits.ranked(text, num_stages - 1).front());
-    text.push_back(made.back());
-  }
-  return made;
-}
+const LatticePolicy kFull{.expand = Expand::full};
 
 std::vector<Token> ids(const std::vector<CommittedToken>& tokens) {
   std::vector<Token> ids;
@@ -160,7 +61,7 @@ TEST_CASE(
     for (int branch = 0; branch < K; ++branch) {
       CAPTURE(K, branch);
       RowPool pool;
-      Lattice lattice(K, {}, 0, 1000, pool);
+      Lattice lattice(K, {}, {0}, 1000, pool);
       const auto exits = exit_proposer(kFull);
       const auto inject = [&] {
         std::vector<Proposal> proposals;
@@ -343,7 +244,7 @@ class TextDrafts final : public Proposer {
  public:
   TextDrafts(std::vector<Token> text, int length) : text_(std::move(text)), length_(length) {}
 
-  void propose(const Lattice& lattice, std::vector<Proposal>& proposals) const override {
+  void propose(const Lattice& lattice, std::vector<Proposal>& proposals) override {
     const int injected = int(proposals.size());
     for (int i = 0; i < injected; ++i)
       lay_block(i, lattice.node(proposals[i].parent).position + 2, proposals);
@@ -381,7 +282,7 @@ TEST_CASE("a block that enters in its parent's wave is committed in one round, r
       CAPTURE(K, int(policy.expand));
       SlowExplorers without(exits, K, policy, prompt, room), helped(exits, K, policy, prompt, room),
           misled(exits, K, policy, prompt, room);
-      const TextDrafts good(whole, 3), bad(wrong, 3);
+      TextDrafts good(whole, 3), bad(wrong, 3);
       helped.drafts = &good;
       misled.drafts = &bad;
       const auto plain = without.run(), drafted = helped.run();
@@ -402,7 +303,7 @@ TEST_CASE("a block that enters in its parent's wave is committed in one round, r
 
 TEST_CASE("what follows a proposal is chosen with it or not at all, parents first") {
   RowPool pool;
-  const Lattice lattice(2, {}, 0, 100, pool);
+  const Lattice lattice(2, {}, {0}, 100, pool);
   const std::vector<Proposal> proposals{{.parent = lattice.tip(), .token = 1, .p = 0.2},
                                         {.token = 2, .p = 0.2, .follows = 0},
                                         {.parent = lattice.tip(), .token = 3, .p = 0.5},
@@ -421,7 +322,7 @@ TEST_CASE("a sequence gives back every row it took, whenever it ends") {
     RowPool pool;
     const auto others = pool.take(5);  // of another sequence
     {
-      Lattice lattice(3, pool.take(4), 1, 3 + room, pool, 1);
+      Lattice lattice(3, pool.take(4), {0, 0, 0, 0, 1}, 3 + room, pool, 1);
       CHECK(lattice.layout(0).sequence == 1);
       CHECK(lattice.layout(0).cache_rows.front() == 9);
     }
@@ -432,7 +333,7 @@ TEST_CASE("a sequence gives back every row it took, whenever it ends") {
 
 TEST_CASE("a token proposed twice after one prefix is a fault of the proposer") {
   RowPool pool;
-  Lattice lattice(2, {}, 0, 100, pool);
+  Lattice lattice(2, {}, {0}, 100, pool);
   const std::vector<Proposal> twice{{.parent = lattice.tip(), .token = 1},
                                     {.parent = lattice.tip(), .token = 1}};
   CHECK_THROWS_AS(lattice.inject(twice), Error);
@@ -443,7 +344,7 @@ TEST_CASE("impossible lattices are refused") {
   CHECK_THROWS_AS(LatticePolicy{.width = 0}.check(3), Error);
   CHECK_THROWS_AS(kFull.check(40), Error);
   RowPool pool;
-  CHECK_THROWS_AS(Lattice(0, {}, 0, 9, pool), Error);
+  CHECK_THROWS_AS(Lattice(0, {}, {0}, 9, pool), Error);
 }
 
 }  // namespace dex
