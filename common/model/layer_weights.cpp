@@ -25,6 +25,7 @@ LayerWeights load_layer(const LayerShape& c, int index, const WeightFile& file, 
                   {"self_attn.v_proj.weight", kv}},
                  c.hidden);
   w.out = matrix({{"self_attn.o_proj.weight", c.hidden}}, q);
+  w.out.keep_together(c.head_dim);
   w.gate_up = matrix(
       {{"mlp.gate_proj.weight", c.intermediate}, {"mlp.up_proj.weight", c.intermediate}}, c.hidden);
   w.down = matrix({{"mlp.down_proj.weight", c.hidden}}, c.intermediate);

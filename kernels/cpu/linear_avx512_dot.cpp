@@ -15,7 +15,7 @@ namespace dex {
 namespace {
 
 constexpr int kLanes = 16;  // outputs of a vector, a pair of products each
-constexpr int kRowSteps = kChunk / 2;
+constexpr int kRowSteps = kInputChunk / 2;
 
 struct Bf16 {
   static constexpr Dtype kDtype = Dtype::bf16;
@@ -43,15 +43,46 @@ struct I8 {
   }
 };
 
-inline void finish(const LinearTile& t, float* y, int out, __m512 sum) {
+template <int kRows>
+using Totals = __m512[kRows][2];
+
+template <int kRows>
+[[gnu::always_inline]] inline void add_kept(Totals<kRows>& sum, const float* kept) {
+#pragma GCC unroll 12
+  for (int r = 0; r < kRows; ++r)
+    for (int v = 0; v < 2; ++v)
+      sum[r][v] = _mm512_add_ps(_mm512_loadu_ps(kept + r * kPanel + v * kLanes), sum[r][v]);
+}
+
+template <int kRows>
+[[gnu::always_inline]] inline void keep(const Totals<kRows>& sum, float* kept) {
+#pragma GCC unroll 12
+  for (int r = 0; r < kRows; ++r)
+    for (int v = 0; v < 2; ++v) _mm512_storeu_ps(kept + r * kPanel + v * kLanes, sum[r][v]);
+}
+
+[[gnu::always_inline]] inline void finish(const LinearTile& t, float* y, int out, __m512 sum) {
   const int outs = t.outs - out;
   const __mmask16 valid = outs >= kLanes ? 0xffff
                           : outs <= 0    ? 0
                                          : static_cast<__mmask16>((1u << outs) - 1);
-  if (!t.first) sum = _mm512_add_ps(_mm512_maskz_loadu_ps(valid, y + out), sum);
   if (t.scales) sum = _mm512_mul_ps(sum, _mm512_maskz_loadu_ps(valid, t.scales + out));
   if (t.bias) sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(valid, t.bias + out));
   _mm512_mask_storeu_ps(y + out, valid, sum);
+}
+
+// What becomes of a chunk's sum.
+template <int kRows>
+[[gnu::always_inline]] inline void end_chunk(const LinearTile& t, const SumChunk& chunk,
+                                             Totals<kRows>& sum) {
+  float* own = t.kept + chunk.level * t.level_stride;
+  if (!chunk.first) add_kept<kRows>(sum, own);
+  if (chunk.last)
+    for (float* left = t.kept; left != own; left += t.level_stride) add_kept<kRows>(sum, left);
+  if (!chunk.ends_sum) return keep<kRows>(sum, own);
+#pragma GCC unroll 12
+  for (int r = 0; r < kRows; ++r)
+    for (int v = 0; v < 2; ++v) finish(t, t.y + r * t.y_stride, v * kLanes, sum[r][v]);
 }
 
 template <class Kind, int kRows>
@@ -59,34 +90,39 @@ void tile(const LinearTile& t) {
   static_assert(kPanel == 2 * kLanes);
   const auto* x = static_cast<const std::int32_t*>(t.x);
   const auto* w = static_cast<const typename Kind::Weight*>(t.weight);
-  typename Kind::Sum sum[kRows][2];
-  for (auto& row : sum)
-    for (auto& s : row) s = Kind::zero();
-  const auto step = [&] {
-    const __m512i low = Kind::load(w), high = Kind::load(w + kPanel);
+  const float* x_scales = t.x_scales;
+  const char* ahead = t.ahead;
+  for (const SumChunk* chunk = t.chunks; chunk != t.chunks + t.chunk_count; ++chunk) {
+    typename Kind::Sum sum[kRows][2];
+    for (auto& row : sum)
+      for (auto& s : row) s = Kind::zero();
+    const auto step = [&] {
+      const __m512i low = Kind::load(w), high = Kind::load(w + kPanel);
 #pragma GCC unroll 12
-    for (int r = 0; r < kRows; ++r) {
-      const __m512i row = _mm512_set1_epi32(x[r * kRowSteps]);
-      sum[r][0] = Kind::multiply_add(row, low, sum[r][0]);
-      sum[r][1] = Kind::multiply_add(row, high, sum[r][1]);
-    }
-    ++x;
-    w += 2 * kPanel;
-  };
-  int steps = (t.count + 1) / 2;
-  for (const char* ahead = t.ahead; steps >= kGroup;
-       steps -= kGroup, ahead += t.ahead_lines * ahead_plan(kRows, Kind::kDtype).every) {
+      for (int r = 0; r < kRows; ++r) {
+        const __m512i row = _mm512_set1_epi32(x[r * kRowSteps]);
+        sum[r][0] = Kind::multiply_add(row, low, sum[r][0]);
+        sum[r][1] = Kind::multiply_add(row, high, sum[r][1]);
+      }
+      ++x;
+      w += 2 * kPanel;
+    };
+    int steps = (chunk->count + 1) / 2;
+    for (; steps >= kGroup;
+         steps -= kGroup, ahead += t.ahead_lines * ahead_plan(kRows, Kind::kDtype).every) {
 #pragma GCC unroll 4
-    for (int s = 0; s < kGroup; ++s) {
-      fetch_ahead<kRows, Kind::kDtype>(ahead, t.ahead_lines, s);
-      step();
+      for (int s = 0; s < kGroup; ++s) {
+        fetch_ahead<kRows, Kind::kDtype>(ahead, t.ahead_lines, s);
+        step();
+      }
     }
-  }
-  for (; steps > 0; --steps) step();
+    for (; steps > 0; --steps) step();
+    Totals<kRows> total;
 #pragma GCC unroll 12
-  for (int r = 0; r < kRows; ++r) {
-    finish(t, t.y + r * t.y_stride, 0, Kind::total(sum[r][0], t.x_scales[r]));
-    finish(t, t.y + r * t.y_stride, kLanes, Kind::total(sum[r][1], t.x_scales[r]));
+    for (int r = 0; r < kRows; ++r)
+      for (int v = 0; v < 2; ++v) total[r][v] = Kind::total(sum[r][v], x_scales[r]);
+    end_chunk<kRows>(t, *chunk, total);
+    x_scales += t.scale_stride;
   }
 }
 

@@ -90,15 +90,47 @@ struct I8 {
   }
 };
 
-HWY_INLINE void finish(const LinearTile& t, float* y, int out, Vec sum) {
-  const Floats d;
-  const int outs = std::min(kLanes, t.outs - out);
-  if (outs <= 0) return;
-  if (!t.first) sum = hn::Add(load_some(d, y + out, outs), sum);
-  if (t.scales) sum = hn::Mul(sum, load_some(d, t.scales + out, outs));
-  if (t.bias) sum = hn::Add(sum, load_some(d, t.bias + out, outs));
-  store_some(d, sum, y + out, outs);
-}
+// A few rows' sums of kCount vectors of the panel, the first of them being kFirst.
+template <int kRows, int kFirst, int kCount>
+struct Totals {
+  Vec sum[kRows][kCount];
+
+  HWY_INLINE void add(const float* kept) {
+    each([&](Vec& s, int row, int v)
+             HWY_ATTR { s = hn::Add(hn::LoadU(Floats(), kept + row * kPanel + v * kLanes), s); });
+  }
+  HWY_INLINE void keep(float* kept) {
+    each([&](Vec& s, int row, int v)
+             HWY_ATTR { hn::StoreU(s, Floats(), kept + row * kPanel + v * kLanes); });
+  }
+  HWY_INLINE void finish(const LinearTile& t) {
+    const Floats d;
+    each([&](Vec& s, int row, int v) HWY_ATTR {
+      const int out = v * kLanes, outs = std::min(kLanes, t.outs - out);
+      if (outs <= 0) return;
+      if (t.scales) s = hn::Mul(s, load_some(d, t.scales + out, outs));
+      if (t.bias) s = hn::Add(s, load_some(d, t.bias + out, outs));
+      store_some(d, s, t.y + row * t.y_stride + out, outs);
+    });
+  }
+  // What becomes of a chunk's sum.
+  HWY_INLINE void end(const LinearTile& t, const SumChunk& chunk) {
+    float* own = t.kept + chunk.level * t.level_stride;
+    if (!chunk.first) add(own);
+    if (chunk.last)
+      for (float* left = t.kept; left != own; left += t.level_stride) add(left);
+    chunk.ends_sum ? finish(t) : keep(own);
+  }
+
+ private:
+  template <class Body>
+  HWY_INLINE void each(const Body& body) {
+#pragma GCC unroll 12
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 8
+      for (int v = 0; v < kCount; ++v) body(sum[r][v], r, kFirst + v);
+  }
+};
 
 // Vectors [kFirst, kFirst + kCount) of the panel.
 template <class Kind, int kRows, int kFirst, int kCount>
@@ -106,38 +138,44 @@ HWY_INLINE void vectors(const LinearTile& t) {
   const auto* x = static_cast<const typename Kind::X*>(t.x);
   const auto* w =
       static_cast<const typename Kind::Weight*>(t.weight) + kFirst * kLanes * Kind::kStep;
-  typename Kind::Sum sum[kRows][kCount];
-  for (auto& row : sum)
-    for (auto& s : row) s = Kind::zero();
-  const auto step = [&]() HWY_ATTR {
-    typename Kind::Loaded weight[kCount];
-#pragma GCC unroll 8
-    for (int v = 0; v < kCount; ++v) weight[v] = Kind::load_weight(w + v * kLanes * Kind::kStep);
-#pragma GCC unroll 12
-    for (int r = 0; r < kRows; ++r) {
-      const auto row = Kind::load_x(x + r * (kChunk / Kind::kStep));
-#pragma GCC unroll 8
-      for (int v = 0; v < kCount; ++v) sum[r][v] = Kind::multiply_add(row, weight[v], sum[r][v]);
-    }
-    ++x;
-    w += kPanel * Kind::kStep;
-  };
-  int steps = ceil_div(t.count, Kind::kStep);
+  const float* x_scales = t.x_scales;
+  const char* ahead = t.ahead;
   const int lines = kFirst == 0 ? t.ahead_lines : 0;
-  for (const char* ahead = t.ahead; steps >= kGroup;
-       steps -= kGroup, ahead += t.ahead_lines * ahead_plan(kRows, Kind::kDtype).every) {
-#pragma GCC unroll 4
-    for (int s = 0; s < kGroup; ++s) {
-      fetch_ahead<kRows, Kind::kDtype>(ahead, lines, s);
-      step();
-    }
-  }
-  for (; steps > 0; --steps) step();
-#pragma GCC unroll 12
-  for (int r = 0; r < kRows; ++r)
+  for (const SumChunk* chunk = t.chunks; chunk != t.chunks + t.chunk_count; ++chunk) {
+    typename Kind::Sum sum[kRows][kCount];
+    for (auto& row : sum)
+      for (auto& s : row) s = Kind::zero();
+    const auto step = [&]() HWY_ATTR {
+      typename Kind::Loaded weight[kCount];
 #pragma GCC unroll 8
-    for (int v = 0; v < kCount; ++v)
-      finish(t, t.y + r * t.y_stride, (kFirst + v) * kLanes, Kind::total(sum[r][v], t.x_scales[r]));
+      for (int v = 0; v < kCount; ++v) weight[v] = Kind::load_weight(w + v * kLanes * Kind::kStep);
+#pragma GCC unroll 12
+      for (int r = 0; r < kRows; ++r) {
+        const auto row = Kind::load_x(x + r * (kInputChunk / Kind::kStep));
+#pragma GCC unroll 8
+        for (int v = 0; v < kCount; ++v) sum[r][v] = Kind::multiply_add(row, weight[v], sum[r][v]);
+      }
+      ++x;
+      w += kPanel * Kind::kStep;
+    };
+    int steps = ceil_div(chunk->count, Kind::kStep);
+    for (; steps >= kGroup;
+         steps -= kGroup, ahead += t.ahead_lines * ahead_plan(kRows, Kind::kDtype).every) {
+#pragma GCC unroll 4
+      for (int s = 0; s < kGroup; ++s) {
+        fetch_ahead<kRows, Kind::kDtype>(ahead, lines, s);
+        step();
+      }
+    }
+    for (; steps > 0; --steps) step();
+    Totals<kRows, kFirst, kCount> totals;
+#pragma GCC unroll 12
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 8
+      for (int v = 0; v < kCount; ++v) totals.sum[r][v] = Kind::total(sum[r][v], x_scales[r]);
+    totals.end(t, *chunk);
+    x_scales += t.scale_stride;
+  }
 }
 
 // All vectors at once where the registers hold them, else four after four.

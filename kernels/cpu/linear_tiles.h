@@ -4,33 +4,34 @@
 #include <cstddef>
 
 #include "kernels/cpu/quanta.h"
+#include "kernels/cpu/sum_plan.h"
 #include "kernels/linear.h"
 #include "kernels/panels.h"
 
 namespace dex {
 
-// `in` is summed in chunks that end at multiples of this, one step after the other, each chunk
-// added to y in turn: x and the weights of a tile stay in the near caches, long sums keep their
-// precision, and the order is the same in every tiling.
-constexpr int kChunk = kQuantaChunk;
 constexpr int kMostRows = 12;
 
-// One chunk of a few rows times one panel.
+// One slab of a few rows times one panel. A chunk's sum stays in registers; what waits for others
+// of its part or of the tree is kept in memory near by.
 struct LinearTile {
-  // packed: row after row, the steps of kChunk elements from one to the next
+  // packed: row after row, the steps of kInputChunk elements from one to the next
   const void* x = nullptr;
-  // (rows): what the packed integers of x are multiplied by; i8 only
+  // (chunks, scale_stride): what the packed integers of x are multiplied by; i8 only
   const float* x_scales = nullptr;
-  const void* weight = nullptr;  // the panel, at the chunk
+  std::ptrdiff_t scale_stride = 0;
+  const void* weight = nullptr;  // the panel, at the slab
   const char* ahead = nullptr;   // fetched meanwhile: this many cache lines a group of steps
   int ahead_lines = 0;           // 0 .. 2 * kGroup
-  int count = 0;                 // elements of `in`, 1 .. kChunk
-  int outs = 0;                  // outputs wanted of the panel, 1 .. kPanel
-  float* y = nullptr;
+  const SumChunk* chunks = nullptr;
+  int chunk_count = 0;
+  float* kept = nullptr;  // (kLevels, rows, kPanel), level_stride from a level to the next
+  std::ptrdiff_t level_stride = 0;
+  int outs = 0;        // outputs wanted of the panel, 1 .. kPanel
+  float* y = nullptr;  // written with the chunk that ends the sum
   std::ptrdiff_t y_stride = 0;
-  bool first = false;             // y is written, not added to
-  const float* scales = nullptr;  // (outs) of i8 weights: set with the last chunk only
-  const float* bias = nullptr;    // (outs), added last: set with the last chunk only
+  const float* scales = nullptr;  // (outs) of i8 weights, or null
+  const float* bias = nullptr;    // (outs), added last, or null
 };
 
 struct LinearTiles {
