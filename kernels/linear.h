@@ -56,7 +56,7 @@ namespace cuda {
 // A row of y has the same bits whatever `rows`, its place among them and the other outputs. i8
 // gives cpu::linear's bits.
 int linear(const Linear& p, Workspace workspace, Stream stream);
-// y += scale * (x W^T + bias): a residual without a pass of its own.
+// y += scale * (x W^T + bias): a residual without a pass of its own. Of all parts only.
 int linear_add(const Linear& p, float scale, Workspace workspace, Stream stream);
 // bytes either of them needs; the pointers do not matter
 std::size_t linear_workspace(const Linear& p);

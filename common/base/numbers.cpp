@@ -9,7 +9,8 @@ namespace dex {
 
 void require_same_numbers(const nlohmann::json& about, const std::string& file,
                           const std::string& way_on) {
-  const nlohmann::json seen = about.contains(kNumbersField) ? about[kNumbersField] : 1;
+  nlohmann::json seen = 1;
+  if (about.contains(kNumbersField)) seen = about[kNumbersField];
   require(seen == kNumbersVersion, ExitCode::usage,
           "{}: computed with version {} of the numbers, and this program has version {}, so what "
           "was done would not fit what follows; {}",
