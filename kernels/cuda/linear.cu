@@ -90,7 +90,7 @@ struct Stages {
  private:
   __device__ void pass_empty() {
     for (; part < end_part; ++part) {
-      size = plan.parts.size(part);
+      size = plan.size(part);
       if (size > 0) return;
     }
   }
@@ -101,7 +101,7 @@ template <class Weight>
 __device__ void copy_weights(const LinearJob& job, unsigned char* to, int out, int k, int end) {
   constexpr int kEach = 16 / sizeof(Weight);
   const auto* row =
-      reinterpret_cast<const Weight*>(job.weight) + std::int64_t(out) * job.plan.columns;
+      reinterpret_cast<const Weight*>(job.weight) + std::int64_t(out) * job.plan.columns();
   if (job.aligned) {
     gpu::cp_async16(to, row + k, k < end);
   } else {
@@ -117,14 +117,14 @@ __device__ void load_stage(const LinearJob& job, unsigned char* stage, int first
   using Weight = typename Kind::Weight;
   constexpr int kUnits = kTileBytes / 16, kEach = 16 / int(sizeof(Weight));
   const LinearPlan& plan = job.plan;
-  const int column = plan.column(from.part);
+  const int column = plan.begin[from.part];
   for (int i = gpu::thread(); i < kTileOuts * kUnits; i += kThreads) {
     const int row = i / kUnits, unit = i % kUnits;
     copy_weights<Weight>(job, stage + tile_offset(row, unit), min(first_out + row, plan.out - 1),
                          column + from.at + unit * kEach, column + from.size);
   }
   unsigned char* x_stage = stage + kWeightBytes;
-  const int x_at = (from.part - plan.share.first) * plan.part_pitch + from.at * int(sizeof(Weight));
+  const int x_at = plan.place[from.part] * plan.part_pitch + from.at * int(sizeof(Weight));
   for (int i = gpu::thread(); i < Shape<Kind, kTiles>::kXRows * kUnits; i += kThreads) {
     const int tile_row = i / kUnits, unit = i % kUnits;
     const int plane = tile_row / (kTiles * 8),
@@ -219,7 +219,7 @@ __global__ void linear_kernel(LinearJob job) {
   DYN_SHARED(unsigned char, ring);
   const LinearPlan& plan = job.plan;
   const int first_row = gpu::block() * kTiles * 8, first_out = gpu::block_y() * kTileOuts;
-  const int first_part = plan.share.first + gpu::block_z() * plan.group_parts,
+  const int first_part = gpu::block_z() * plan.group_parts,
             end_part = first_part + plan.group_parts;
   Stages<S::kStep> ahead(plan, first_part, end_part);
   int loaded = 0, step = 0;
@@ -238,7 +238,7 @@ __global__ void linear_kernel(LinearJob job) {
   TreeSum trees[kTiles][4];
   float totals[kTiles][4] = {};  // of a part, then of all parts up to it that are one subtree
   for (int part = first_part; part < end_part; ++part) {
-    const int size = plan.parts.size(part);
+    const int size = plan.size(part);
     for (int at = 0; at < size; at += S::kStep, ++step) {
       gpu::cp_async_wait<S::kStages - 2>();
       __syncthreads();  // all have this stage, and none still reads the one that is filled next

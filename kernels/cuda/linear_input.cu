@@ -22,9 +22,9 @@ __global__ void narrow_kernel(LinearPlan plan, const float* x, unsigned char* na
   const int row = gpu::block();
   const int at = (gpu::block_y() * kThreads + gpu::thread()) * kEach;
   if (at * 2 >= plan.pitch()) return;
-  const int own = at * 2 / plan.part_pitch, part = plan.share.first + own;
-  const int in_part = at - own * plan.part_pitch / 2, size = plan.parts.size(part);
-  const float* from = x + std::int64_t(row) * plan.columns + plan.column(part) + in_part;
+  const int place = at * 2 / plan.part_pitch, part = plan.part_at[place];
+  const int in_part = at - place * plan.part_pitch / 2, size = plan.size(part);
+  const float* from = x + std::int64_t(row) * plan.columns() + plan.begin[part] + in_part;
   std::uint32_t pairs[kEach / 2];
   UNROLL for (int i = 0; i < kEach; i += 2) pairs[i / 2] = gpu::bf16_pair(
       in_part + i < size ? from[i] : 0.0f, in_part + i + 1 < size ? from[i + 1] : 0.0f);
@@ -38,10 +38,10 @@ __global__ void narrow_kernel(LinearPlan plan, const float* x, unsigned char* na
 __global__ void quantize_kernel(LinearPlan plan, const float* x, signed char* bytes, float* scales,
                                 unsigned* arrived) {
   zero_counters(arrived, plan.counters());
-  const int own = gpu::block_y() / plan.part_chunks, chunk = gpu::block_y() % plan.part_chunks,
-            part = plan.share.first + own, row = gpu::block(), thread = gpu::thread();
-  const int begin = chunk * kInputChunk, end = min(begin + kInputChunk, plan.parts.size(part));
-  const float* from = x + std::int64_t(row) * plan.columns + plan.column(part);
+  const int place = gpu::block_y() / plan.part_chunks, chunk = gpu::block_y() % plan.part_chunks,
+            part = plan.part_at[place], row = gpu::block(), thread = gpu::thread();
+  const int begin = chunk * kInputChunk, end = min(begin + kInputChunk, plan.size(part));
+  const float* from = x + std::int64_t(row) * plan.columns() + plan.begin[part];
   // Magnitudes order as their bits do, infinity and NaN above all.
   std::uint32_t bits = 0;
   for (int k = begin + thread; k < end; k += kThreads)
@@ -56,7 +56,7 @@ __global__ void quantize_kernel(LinearPlan plan, const float* x, signed char* by
         finite ? largest / float(kMaxQuantum) : gpu::bits_as<float>(0x7fc00000u);
 
   const int padded = min(begin + kInputChunk, plan.part_pitch);
-  signed char* to = bytes + std::int64_t(row) * plan.pitch() + own * plan.part_pitch;
+  signed char* to = bytes + std::int64_t(row) * plan.pitch() + place * plan.part_pitch;
   const std::int64_t plane = std::int64_t(plan.rows) * plan.pitch();
   for (int k = begin + thread; k < padded; k += kThreads) {
     const int q = finite && k < end ? int(rintf(from[k] * per_unit)) : 0;
@@ -68,13 +68,14 @@ __global__ void quantize_kernel(LinearPlan plan, const float* x, signed char* by
 }  // namespace
 
 int prepare_input(const LinearPlan& plan, const float* x, unsigned char* workspace, Stream stream) {
+  if (plan.columns() == 0) return 0;  // of a share of empty parts; its one group counts nothing
   auto* arrived = reinterpret_cast<unsigned*>(workspace + plan.arrived_at);
   const auto rows = unsigned(plan.rows);
   if (plan.planes == 1)
     return gpu::launch(narrow_kernel,
                        dim3(rows, unsigned(ceil_div(plan.pitch() / 2, kThreads * kEach))), kThreads,
                        0, stream, plan, x, workspace, arrived);
-  return gpu::launch(quantize_kernel, dim3(rows, unsigned(plan.share.count() * plan.part_chunks)),
+  return gpu::launch(quantize_kernel, dim3(rows, unsigned(plan.places * plan.part_chunks)),
                      kThreads, 0, stream, plan, x, reinterpret_cast<signed char*>(workspace),
                      reinterpret_cast<float*>(workspace + plan.scales_at), arrived);
 }

@@ -54,9 +54,11 @@ struct TreeSum {
 
 struct LinearPlan {
   int rows = 0, out = 0;
-  InputParts parts;
-  PartShare share;
-  int columns = 0;                  // of x and the weight
+  int parts = 0;                    // of the share: part 0 is its first
+  int begin[kInputParts + 1] = {};  // of each part, in columns of x and the weight
+  int places = 0;                   // of parts that are not empty in a prepared row of x,
+  int place[kInputParts] = {};      // a part's
+  int part_at[kInputParts] = {};    // a place's
   int groups = 0, group_parts = 0;  // of blocks, along `in`; a group has a subtree
   int tile_rows = 0, row_tiles = 0, out_tiles = 0;
   int planes = 1;       // of prepared x: 1 of bf16, or 2 of bytes
@@ -65,12 +67,11 @@ struct LinearPlan {
   // in the workspace; prepared x comes first
   std::size_t scales_at = 0, partials_at = 0, arrived_at = 0, bytes = 0;
 
-  __host__ __device__ int column(int part) const {
-    return parts.begin(part) - parts.begin(share.first);
-  }
-  __host__ __device__ int pitch() const { return share.count() * part_pitch; }
+  __host__ __device__ int columns() const { return begin[parts]; }
+  __host__ __device__ int size(int part) const { return begin[part + 1] - begin[part]; }
+  __host__ __device__ int pitch() const { return places * part_pitch; }
   __host__ __device__ std::int64_t scale(int row, int part, int chunk) const {
-    return (std::int64_t(row) * share.count() + part - share.first) * part_chunks + chunk;
+    return (std::int64_t(row) * places + place[part]) * part_chunks + chunk;
   }
   __host__ __device__ std::int64_t partial(int group, int row, int o) const {
     return (std::int64_t(group) * rows + row) * out + o;
@@ -80,8 +81,16 @@ struct LinearPlan {
 
 // For weights of bf16 or i8.
 inline LinearPlan plan_of(const Linear& p) {
-  LinearPlan plan{.rows = p.rows, .out = p.out, .parts = p.parts(), .share = p.share};
-  plan.columns = p.columns();
+  LinearPlan plan{.rows = p.rows, .out = p.out, .parts = p.share.count()};
+  int longest = 0;
+  for (int part = 0; part < plan.parts; ++part) {
+    const int size = p.parts().size(p.share.first + part);
+    plan.begin[part + 1] = plan.begin[part] + size;
+    longest = std::max(longest, size);
+    if (size == 0) continue;
+    plan.part_at[plan.places] = part;
+    plan.place[part] = plan.places++;
+  }
   const bool bytes = p.dtype == Dtype::i8;
   const int most = bytes ? 64 : 128;  // two planes of sums take twice the registers
   plan.tile_rows = 8;
@@ -91,26 +100,22 @@ inline LinearPlan plan_of(const Linear& p) {
   // Partial sums are written and read once: no more than a quarter of the weights' bytes.
   const auto cheap = [&](int groups) {
     return std::int64_t{p.rows} * groups * 2 * 4 * 4 <=
-           std::int64_t{plan.columns} * size_of(p.dtype);
+           std::int64_t{plan.columns()} * size_of(p.dtype);
   };
   plan.groups = 1;
-  while (plan.groups < p.share.count() && 2 * plan.groups * plan.out_tiles <= kBlocksAtOnce &&
+  while (plan.groups < plan.parts && 2 * plan.groups * plan.out_tiles <= kBlocksAtOnce &&
          cheap(2 * plan.groups))
     plan.groups *= 2;
-  plan.group_parts = p.share.count() / plan.groups;
+  plan.group_parts = plan.parts / plan.groups;
   plan.planes = bytes ? 2 : 1;
-  int longest = 1;  // an empty share, too, has a prepared row
-  for (int part = p.share.first; part < p.share.last; ++part)
-    longest = std::max(longest, plan.parts.size(part));
-  plan.part_chunks = std::max(1, ceil_div(longest, kInputChunk));
+  plan.part_chunks = ceil_div(longest, kInputChunk);
   plan.part_pitch = round_up(longest * size_of(p.dtype), kInputAlign);
 
   const auto aligned = [](std::size_t size) { return round_up(size, 128); };
   const std::size_t rows = std::size_t(p.rows);
   plan.scales_at = aligned(std::size_t(plan.planes * plan.pitch()) * rows);
-  plan.partials_at =
-      plan.scales_at +
-      (bytes ? aligned(rows * std::size_t(p.share.count() * plan.part_chunks) * 4) : 0);
+  plan.partials_at = plan.scales_at +
+                     (bytes ? aligned(rows * std::size_t(plan.places * plan.part_chunks) * 4) : 0);
   plan.arrived_at =
       plan.partials_at +
       (plan.groups > 1 ? aligned(rows * std::size_t(plan.groups) * std::size_t(p.out) * 4) : 0);

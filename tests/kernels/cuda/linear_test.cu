@@ -102,9 +102,10 @@ TEST_CASE("partial sums of 2, 4 or 8 shares finish the bits of the whole") {
                                    {4096, 128},
                                    {11008, 64},
                                    {1301, 64},
-                                   {72, 8}})
+                                   {72, 8},
+                                   {4200, 8}})
       for (const int rows : {1, 9}) {
-        if (in > 2000 && rows > 1) continue;
+        if (in > 4200 && rows > 1) continue;
         Problem p(rows, in, 5, dtype);
         p.unit = unit;
         p.every_schedule = in < 600;
@@ -277,9 +278,7 @@ TEST_CASE("linear gives a row the same bits for every number of rows and place")
                                        {100, 9, Dtype::f32},
                                        {576, 9, Dtype::f32},
                                        {100, 20, Dtype::i8},
-                                       {1600, 20, Dtype::i8},
-                                       {5000, 9, Dtype::i8},
-                                       {5000, 9, Dtype::bf16}}) {
+                                       {1600, 20, Dtype::i8}}) {
     Problem p(130, in, out, dtype);
     const auto all = p.run();
     p.every_schedule = false;
