@@ -7,10 +7,10 @@
 // devices that hold a subtree each exchange one partial sum and finish the tree of one device.
 //
 // Parts are as even as whole units of `in` allow. The unit is a head for the projection of
-// attention's output, since heads are what devices share; else a vector of 64 elements: a line of
-// bf16 in a GPU's ring, whole vectors and groups of steps in every CPU tile. SmolLM2's 576 is then
-// seven parts of 64 and one of 128, whose sums are worth their store and load; 32 would make its
-// parts even (64 or 96), for half the steps between two ends.
+// attention's output, since heads are what devices share out. Elsewhere it is a vector of 64
+// elements: what a GPU's ring takes of bf16 at a time, and whole groups of steps of every tile on a
+// CPU. So the 576 inputs of a small model are seven parts of 64 and one of 128. A smaller unit would
+// make them more even, and a part too short for what its end costs.
 #pragma once
 #include <cstdint>
 
