@@ -8,9 +8,9 @@
 //
 // Parts are as even as whole units of `in` allow. The unit is a head for the projection of
 // attention's output, since heads are what devices share out. Elsewhere it is a vector of 64
-// elements: what a GPU's ring takes of bf16 at a time, and whole groups of steps of every tile on a
-// CPU. So the 576 inputs of a small model are seven parts of 64 and one of 128. A smaller unit would
-// make them more even, and a part too short for what its end costs.
+// elements: what a GPU's ring takes of bf16 at a time, and whole groups of steps of every tile on
+// a CPU. So the 576 inputs of a small model are seven parts of 64 and one of 128. A smaller unit
+// would make them more even, and a part too short for what its end costs.
 #pragma once
 #include <cstdint>
 
