@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Outcome {  // of one record: a pure function of it
-  std::uint64_t number = 0, offset = 0;
+  std::uint64_t number = 0, offset = 0, bytes = 0;
   std::string id, problem;
   Usable usable;  // without its messages
   Sample sample;  // empty when skipped
@@ -63,6 +63,7 @@ Outcome sample_of(const RawRecord& record, const PrepareOptions& options, const 
   Conversation conversation = parse_record(record);
   Outcome outcome{record.number,
                   record.offset,
+                  record.text.size(),
                   conversation.id,
                   std::move(conversation.problem),
                   usable_messages(conversation),
@@ -168,6 +169,7 @@ class Collector {
         {"record", outcome.number}, {"id", outcome.id}, {"reason", name_of(outcome.usable.skip)}};
     if (!outcome.problem.empty()) {
       line["offset"] = outcome.offset;
+      line["bytes"] = outcome.bytes;
       line["problem"] = outcome.problem;
     }
     if (outcome.usable.skip == Skip::not_json) warn_once(outcome);

@@ -58,12 +58,15 @@ Session::Session(const SessionOptions& options, const std::function<void(const D
   const DepthSet depths = chosen_depths(options, config.num_layers, file);
   if (check) check(depths);
   if (!options.chat_template.empty()) chat_template();
-  model_ = std::make_unique<Model>(Model::load(options.model, depths, dtype));
+  const bool compared = file && !file->config.model_tensors.empty();
+  model_ =
+      std::make_unique<Model>(Model::load(options.model, depths, dtype, WeightLayout::panels,
+                                          compared ? DigestsOf::what_is_read : DigestsOf::nothing));
   if (!config.sampling.empty())
     spdlog::info("{}: generation_config.json asks for {}; decoding is greedy and applies none",
                  options.model.string(), fmt::join(config.sampling, ", "));
   if (!file) return;
-  file->require_model(model_->fingerprint, model_->digests);
+  file->require_model(model_->fingerprint, model_->digests.value_or(Digests()));
   adapters_ = adapters_of(*file, *model_, options.adapters.string());
 }
 
@@ -94,12 +97,8 @@ std::vector<Token> Session::prompt_ids(const std::string& text, bool parse_speci
   return ids;
 }
 
-std::vector<Token> Session::chat_ids(std::span<const Message> messages,
-                                     const std::string& kwargs) const {
-  const auto ids = [&](const ChatTemplate& chat) {
-    return chat.render(messages, tokenizer(), /*open_answer=*/true).tokens;
-  };
-  return kwargs.empty() ? ids(chat_template()) : ids(chat_template().with_kwargs(kwargs));
+std::vector<Token> Session::chat_ids(std::span<const Message> messages) const {
+  return chat_template().render(messages, tokenizer(), /*open_answer=*/true).tokens;
 }
 
 const ChatTemplate& Session::chat_template() const {

@@ -38,9 +38,7 @@ class Session {
   // Ids of a raw prompt (with the token the model's files put before a text) or of a conversation
   // to be answered.
   std::vector<Token> prompt_ids(const std::string& text, bool parse_special) const;
-  // `kwargs`: a JSON object that the template sees, over those of the options.
-  std::vector<Token> chat_ids(std::span<const Message> messages,
-                              const std::string& kwargs = "") const;
+  std::vector<Token> chat_ids(std::span<const Message> messages) const;
   // The model's or the one that was asked for; from one thread at a time.
   const ChatTemplate& chat_template() const;
   const Tokenizer& tokenizer() const;  // Error(usage) when the model has none

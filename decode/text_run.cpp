@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/error.h"
+#include "common/model/not_numbers.h"
 
 namespace dex {
 
@@ -40,6 +41,7 @@ TextRun::TextRun(const ModelInfo& model, std::span<const Token> prompt, const Li
       on_token_(on_token),
       clock_(clock),
       start_(clock.seconds()),
+      first_position_(std::int64_t(prompt.size()) - 1),
       room_(room_for(model, prompt, limits)),
       ended_(room_ == 0) {}
 
@@ -52,6 +54,8 @@ void TextRun::begin_round(int rows) {
 }
 
 void TextRun::emit(const CommittedToken& token) {
+  require_numbers(token.numbers, model_.config.num_layers,
+                  first_position_ + std::int64_t(result_.tokens.size()));
   result_.tokens.push_back(token);
   if (result_.tokens.size() == 1) result_.first_token_seconds = clock_.seconds() - start_;
   if (is_stop(token.token)) {

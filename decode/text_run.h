@@ -47,11 +47,12 @@ class TextRun {
   int room() const { return room_; }
   bool ended() const { return ended_; }  // also when there is no room for a first token
 
-  void prefilled();                        // in every stage
-  void begin_round(int rows);              // that enter E_0
-  void emit(const CommittedToken& token);  // in order; may end the text
-  void cancel();                           // ends it as it stands
-  DecodeResult finish();                   // once, at the end
+  void prefilled();            // in every stage
+  void begin_round(int rows);  // that enter E_0
+  // In order; may end the text. NotNumbers, naming depth and position, where there is no token.
+  void emit(const CommittedToken& token);
+  void cancel();          // ends it as it stands
+  DecodeResult finish();  // once, at the end
 
  private:
   bool is_stop(Token token) const;
@@ -61,6 +62,7 @@ class TextRun {
   const OnToken& on_token_;
   const Clock& clock_;
   double start_;
+  std::int64_t first_position_;  // of the row that gives the first token
   int room_;
   bool ended_;
   DecodeResult result_{.finish_reason = "length"};

@@ -49,6 +49,13 @@ class Variables {
     return number;
   }
 
+  // Nothing where it is no number, either.
+  std::optional<int> number_or_none(const char* name, int least, int most) const try {
+    return number(name, least, most);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+
  private:
   const Getenv& get_;
 };
@@ -69,6 +76,24 @@ int needed(const Variables& variables, const Launcher& launcher, const char* nam
           "the environment is half set: {} has set {}, but {} is missing", launcher.source,
           name == launcher.rank ? launcher.size : launcher.rank, name);
   return *value;
+}
+
+std::optional<Launcher> launcher_of(const Variables& variables) {
+  for (Launcher launcher : kLaunchers) {
+    if (!variables.text(launcher.rank) && !(launcher.size_tells && variables.text(launcher.size)))
+      continue;
+    if (in_batch_script(variables, launcher)) continue;
+    if (variables.text(launcher.step_size)) launcher.size = launcher.step_size;
+    return launcher;
+  }
+  return std::nullopt;
+}
+
+RankEnvironment started_by(const Variables& variables, const Launcher& launcher) {
+  return {
+      .launcher_has_store = variables.text("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True",
+      .attempt = variables.text("TORCHELASTIC_RESTART_COUNT").value_or("0"),
+      .source = launcher.source};
 }
 
 // "node[03-05,9],other" -> "node03"
@@ -108,45 +133,32 @@ void find_meeting_place(const Variables& variables, const Launcher& launcher,
 
 RankEnvironment rank_environment(const Getenv& get) {
   const Variables variables(get);
-  for (Launcher launcher : kLaunchers) {
-    if (!variables.text(launcher.rank) && !(launcher.size_tells && variables.text(launcher.size)))
-      continue;
-    if (in_batch_script(variables, launcher)) continue;
-    if (variables.text(launcher.step_size)) launcher.size = launcher.step_size;
-    RankEnvironment place{.source = launcher.source};
-    place.rank = needed(variables, launcher, launcher.rank, 0);
-    place.world = needed(variables, launcher, launcher.size, 1);
-    require(place.rank < place.world, ExitCode::usage,
-            "the environment contradicts itself: {} is {}, {} is {}", launcher.rank, place.rank,
-            launcher.size, place.world);
-    place.local_rank = variables.number(launcher.local_rank, 0, kMaxRanks).value_or(0);
-    require(place.local_rank <= place.rank, ExitCode::usage,
-            "the environment contradicts itself: {} is {}, {} is {}", launcher.local_rank,
-            place.local_rank, launcher.rank, place.rank);
-    place.local_world = variables.number(launcher.local_size, 1, kMaxRanks).value_or(1);
-    place.launcher_has_store =
-        variables.text("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
-    place.attempt = variables.text("TORCHELASTIC_RESTART_COUNT").value_or("0");
-    if (place.world > 1) find_meeting_place(variables, launcher, place);
-    return place;
-  }
-  return {.source = "one process"};
+  const auto launcher = launcher_of(variables);
+  if (!launcher) return {.source = "one process"};
+  RankEnvironment place = started_by(variables, *launcher);
+  place.rank = needed(variables, *launcher, launcher->rank, 0);
+  place.world = needed(variables, *launcher, launcher->size, 1);
+  require(place.rank < place.world, ExitCode::usage,
+          "the environment contradicts itself: {} is {}, {} is {}", launcher->rank, place.rank,
+          launcher->size, place.world);
+  place.local_rank = variables.number(launcher->local_rank, 0, kMaxRanks).value_or(0);
+  require(place.local_rank <= place.rank, ExitCode::usage,
+          "the environment contradicts itself: {} is {}, {} is {}", launcher->local_rank,
+          place.local_rank, launcher->rank, place.rank);
+  place.local_world = variables.number(launcher->local_size, 1, kMaxRanks).value_or(1);
+  if (place.world > 1) find_meeting_place(variables, *launcher, place);
+  return place;
 }
 
 std::optional<RankEnvironment> meeting_place(const Getenv& get) try {
   const Variables variables(get);
-  const auto rank = variables.number("RANK", 0, kMaxRanks),
-             port = variables.number("MASTER_PORT", 1, 65535);
-  const auto address = variables.text("MASTER_ADDR");
-  if (!rank || !port || !address) return std::nullopt;
-  return RankEnvironment{
-      .rank = *rank,
-      .world = kMaxRanks,
-      .address = *address,
-      .port = std::uint16_t(*port),
-      .launcher_has_store = variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True",
-      .attempt = variables.text("TORCHELASTIC_RESTART_COUNT").value_or("0"),
-      .source = "torchrun"};
+  const auto launcher = launcher_of(variables);
+  if (!launcher) return std::nullopt;
+  RankEnvironment place = started_by(variables, *launcher);
+  place.rank = variables.number_or_none(launcher->rank, 0, kMaxRanks).value_or(kUnknownRank);
+  place.world = variables.number_or_none(launcher->size, 1, kMaxRanks).value_or(kMaxRanks);
+  find_meeting_place(variables, *launcher, place);
+  return place;
 } catch (const Error&) {
   return std::nullopt;
 }

@@ -27,8 +27,10 @@ using Getenv = std::function<std::optional<std::string>(const std::string& name)
 RankEnvironment rank_environment(const Getenv& variable);
 RankEnvironment rank_environment();  // of this process
 
-// Where rank_environment() refuses the rest: the rank and where the others wait for it, so that
-// they can be told, if that much is known.
+constexpr int kUnknownRank = -1;
+
+// Where rank_environment() refuses the rest: the rank, or kUnknownRank, and where the others wait
+// for it, so that they can be told, if that much is known.
 std::optional<RankEnvironment> meeting_place(const Getenv& variable);
 std::optional<RankEnvironment> meeting_place();
 

@@ -17,6 +17,7 @@
 #include "common/base/error.h"
 #include "common/base/start_thread.h"
 #include "common/base/within.h"
+#include "common/comm/connection_deadline.h"
 #include "common/comm/process_group.h"
 #include "common/comm/roll_call.h"
 
@@ -202,6 +203,7 @@ void Rendezvous::give_up(const Error& error, Clock::time_point end) noexcept {
     try {
       within(std::min(end, Clock::now() + kAnswerTime), tell);
     } catch (const Error&) {  // no thread for it
+      const ConnectionDeadline deadline(place_.port, kAnswerTime);
       tell();
     }
   } catch (const std::exception&) {
@@ -221,6 +223,7 @@ void Rendezvous::refuse(const RankEnvironment& place, ExitCode code,
       options.port = place.port;
       options.waitWorkers = false;
       options.timeout = kAnswerTime;
+      const ConnectionDeadline deadline(place.port, kAnswerTime);
       RollCall(keys_of_attempt(place, c10::make_intrusive<c10d::TCPStore>(place.address, options)),
                place)
           .refuse(code, reason);

@@ -140,7 +140,9 @@ std::optional<std::string> RollCall::twin() {
 void RollCall::refuse(ExitCode code, const std::string& reason) {
   const std::string key = key_of(place_.rank);
   if (mine_.empty() && store_->check({key}) && Claim(read(key)).joined) return;  // another run's
-  post(code, fmt::format("rank {} ({}) does not join: {}", place_.rank, me(), reason));
+  const std::string who =
+      place_.rank == kUnknownRank ? me() : fmt::format("rank {} ({})", place_.rank, me());
+  post(code, fmt::format("{} does not join: {}", who, reason));
 }
 
 void RollCall::twice(const Claim& other) {

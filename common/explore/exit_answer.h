@@ -14,6 +14,7 @@ struct ExitAnswer {
   std::vector<float> asked;          // probabilities of the ids asked for, in their order
   float gap = 0;                     // best logit minus second best
   std::uint64_t hash = 0;            // of the bits of the row's logits
+  bool numbers = true;               // false: the logits hold NaN, and nothing else is said here
 };
 
 }  // namespace dex

@@ -61,8 +61,9 @@ void Lattice::record(int stage, std::vector<ExitAnswer> answers) {
     Node& parent = nodes_[ids[i]];
     parent.answer = std::move(answers[i]);
     parent.passed = stage + 1;
+    // Without numbers it is most likely a wrong branch: what follows it is explored last.
     for (std::size_t c = 0; c < parent.children.size(); ++c)
-      nodes_[parent.children[c]].p = parent.answer.asked[c];
+      nodes_[parent.children[c]].p = parent.answer.numbers ? parent.answer.asked[c] : 0;
   }
 }
 
@@ -75,7 +76,8 @@ std::optional<CommittedToken> Lattice::commit() {
                            .hop = num_stages_,
                            .round = round_,
                            .gap = tip.answer.gap,
-                           .hash = tip.answer.hash};
+                           .hash = tip.answer.hash,
+                           .numbers = tip.answer.numbers};
 
   const int old_tip = std::exchange(tip_, -1);
   for (int child : tip.children) {

@@ -30,6 +30,7 @@ struct CommittedToken {
   int round = 0;   // in which it was committed, from 1
   float gap = 0;   // final logits: best minus second best
   std::uint64_t hash = 0;  // of the bits of the final logits
+  bool numbers = true;     // false: the final logits hold NaN, so there is no token
 };
 
 class Lattice {

@@ -12,10 +12,9 @@ CpuEngine::CpuEngine(const Model& model, StageShare share, const Adapter* adapte
 
 void CpuEngine::begin(int rows, const Limits& limits) {
   if (model_.head) {
-    const int depth = model_.depths.depth(share_.end - 1);
     const auto sampler = sampler_for(limits);
-    exit_.emplace(*model_.head, adapter_, depth, sampler);
-    bare_exit_.emplace(*model_.head, nullptr, depth, sampler);
+    exit_.emplace(*model_.head, adapter_, sampler);
+    bare_exit_.emplace(*model_.head, nullptr, sampler);
   }
   caches_.clear();
   for (int k = share_.begin; k < share_.end; ++k)

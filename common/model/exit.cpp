@@ -4,9 +4,8 @@
 
 namespace dex {
 
-Exit::Exit(const Head& head, const Adapter* adapter, int depth,
-           std::shared_ptr<const Sampler> sampler)
-    : head_(head), adapter_(adapter), depth_(depth), sampler_(std::move(sampler)) {}
+Exit::Exit(const Head& head, const Adapter* adapter, std::shared_ptr<const Sampler> sampler)
+    : head_(head), adapter_(adapter), sampler_(std::move(sampler)) {}
 
 std::vector<ExitAnswer> Exit::read(const at::Tensor& h, int width,
                                    const std::vector<std::vector<Token>>& asked,
@@ -17,8 +16,8 @@ std::vector<ExitAnswer> Exit::read(const at::Tensor& h, int width,
   return sampler_->answers({.logits = logits.data_ptr<float>(),
                             .rows = int(h.size(0)),
                             .vocab = head_.vocab(),
-                            .positions = positions,
-                            .depth = depth_},
+                            .holes = head_.holes(),
+                            .positions = positions},
                            width, asked, pool);
 }
 

@@ -18,19 +18,17 @@ namespace dex {
 class Exit {
  public:
   // `adapter` may be null. Head and adapter must outlive the exit.
-  Exit(const Head& head, const Adapter* adapter, int depth,
+  Exit(const Head& head, const Adapter* adapter,
        std::shared_ptr<const Sampler> sampler = greedy_sampler());
 
-  // asked[i] are ids whose probability row i wants. Errors as Sampler::answers().
+  // asked[i] are ids whose probability row i wants.
   std::vector<ExitAnswer> read(const at::Tensor& h_RD, int width,
                                const std::vector<std::vector<Token>>& asked,
                                const std::vector<std::int32_t>& positions, ThreadPool& pool) const;
-  int depth() const { return depth_; }
 
  private:
   const Head& head_;
   const Adapter* adapter_;
-  int depth_;
   std::shared_ptr<const Sampler> sampler_;
 };
 

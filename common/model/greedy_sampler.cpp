@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "common/model/not_numbers.h"
 #include "common/model/sampler.h"
 #include "kernels/topk_tokens.h"
 
@@ -23,14 +22,21 @@ struct Ranking {
     asked_probabilities.resize(asked_ids.size());
   }
 
-  ExitAnswer answer(int row) const {
+  ExitAnswer answer(int row, std::span<const Token> holes) const {
+    const auto is_hole = [&](Token id) {
+      return std::binary_search(holes.begin(), holes.end(), id);
+    };
+    const int first = row * width;
+    // The best is a hole where no logit is finite: the lowest id among equals.
+    if (has_nan[row] || is_hole(tokens[first])) return {.numbers = false};
+    int ranked = 1;
+    while (ranked < width && !is_hole(tokens[first + ranked])) ++ranked;
     const auto part = [](const auto& values, int begin, int end) {
       return std::vector(values.begin() + begin, values.begin() + end);
     };
-    const int first = row * width;
     return {.reference = tokens[first],
-            .tokens = part(tokens, first, first + width),
-            .probabilities = part(probabilities, first, first + width),
+            .tokens = part(tokens, first, first + ranked),
+            .probabilities = part(probabilities, first, first + ranked),
             .asked = part(asked_probabilities, asked_begin[row], asked_begin[row + 1]),
             .gap = gaps[row],
             .hash = hashes[row]};
@@ -64,14 +70,7 @@ class GreedySampler final : public Sampler {
                       .has_nan = r.has_nan.get()},
                      pool);
     std::vector<ExitAnswer> answers;
-    for (int row = 0; row < rows.rows; ++row) {
-      if (r.has_nan[row])
-        throw NotNumbers(
-            ExitCode::io,
-            fmt::format("the model gives no numbers: the logits at depth {}, position {} hold NaN",
-                        rows.depth, rows.positions[row]));
-      answers.push_back(r.answer(row));
-    }
+    for (int row = 0; row < rows.rows; ++row) answers.push_back(r.answer(row, rows.holes));
     return answers;
   }
 };

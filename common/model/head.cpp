@@ -1,5 +1,8 @@
 #include "common/model/head.h"
 
+#include <limits>
+#include <utility>
+
 #include "common/base/error.h"
 #include "common/model/tensors.h"
 #include "kernels/row_ops.h"
@@ -21,17 +24,18 @@ at::Tensor Embedding::rows(std::span<const Token> ids) const {
 }
 
 Head::Head(const ModelConfig& config, const WeightFile& weights, const Embedding* embedding,
-           int vocab, Dtype dtype, WeightPlace place)
+           int vocab, Dtype dtype, WeightPlace place, std::vector<Token> holes)
     : norm_weight_(load_tensor(weights, "model.norm.weight", {config.hidden_size}, Dtype::f32)
                        .to(place.device)),
+      holes_(std::move(holes)),
       eps_(config.rms_norm_eps) {
   const Matrix whole = config.tied_head
                            ? embedding->matrix()
                            : Matrix::load(weights, {{"lm_head.weight", config.vocab_size}},
                                           config.hidden_size, dtype, place);
-  require(vocab > 0 && vocab <= whole.out(), ExitCode::usage,
-          "{}: the tokenizer has {} ids, the model's head {} rows", weights.origin(), vocab,
-          whole.out());
+  require(vocab > 0 && vocab <= whole.out() && int(holes_.size()) < vocab, ExitCode::usage,
+          "{}: the tokenizer has {} ids, {} of them without a token, the model's head {} rows",
+          weights.origin(), vocab, holes_.size(), whole.out());
   matrix_ = whole.first_rows(vocab);
 }
 
@@ -51,6 +55,9 @@ at::Tensor Head::logits(const at::Tensor& h, ThreadPool& pool) const {
   const at::Tensor normed = norm(h);
   at::Tensor y = at::empty({h.size(0), matrix_.out()});
   matrix_.multiply(normed, y, pool);
+  for (std::int64_t row = 0; row < y.size(0); ++row)
+    for (const Token hole : holes_)
+      y.data_ptr<float>()[row * y.size(1) + hole] = -std::numeric_limits<float>::infinity();
   return y;
 }
 

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include <span>
+#include <vector>
 
 #include "common/base/safetensors.h"
 #include "common/base/token.h"
@@ -28,24 +29,26 @@ class Embedding {
 
 class Head {
  public:
-  // `vocab`: ids the tokenizer knows; further rows of the head are never read, so never emitted. A
+  // `vocab`, `holes`: as ModelInfo has them. Rows of the head from `vocab` on are never read. A
   // tied head shares the memory of `embedding`, which others do not need.
   Head(const ModelConfig& config, const WeightFile& weights, const Embedding* embedding, int vocab,
-       Dtype dtype, WeightPlace place);
+       Dtype dtype, WeightPlace place, std::vector<Token> holes = {});
 
   at::Tensor norm(const at::Tensor& h_RD) const;  // final norm, f32
-  at::Tensor logits(const at::Tensor& h_RD,
-                    ThreadPool& pool) const;  // norm, then head: (rows, vocab) f32, row-invariant
+  // norm, then head: (rows, vocab) f32, row-invariant; -infinity in the holes
+  at::Tensor logits(const at::Tensor& h_RD, ThreadPool& pool) const;
 
   const at::Tensor& norm_weight() const { return norm_weight_; }  // (hidden) f32
   const Matrix& matrix() const { return matrix_; }                // (vocab, hidden)
   int vocab() const { return matrix_.out(); }
+  const std::vector<Token>& holes() const { return holes_; }
   Dtype dtype() const { return matrix_.dtype(); }
   float eps() const { return eps_; }
 
  private:
   at::Tensor norm_weight_;
   Matrix matrix_;
+  std::vector<Token> holes_;
   float eps_;
 };
 

@@ -32,6 +32,14 @@ std::vector<Token> all_stop_ids(const std::filesystem::path& dir, const ModelCon
   return ids;
 }
 
+// Ids below `vocab` without a token.
+std::vector<Token> holes_of(const Tokenizer* tokenizer, int vocab) {
+  std::vector<Token> holes;
+  for (Token id = 0; tokenizer && id < vocab; ++id)
+    if (tokenizer->text_of_id(id).empty()) holes.push_back(id);
+  return holes;
+}
+
 bool has_tokenizer(const std::filesystem::path& dir) {
   return std::filesystem::exists(dir / "tokenizer.json") ||
          std::filesystem::exists(dir / "tokenizer.model");
@@ -43,6 +51,10 @@ ModelInfo info_of(const std::filesystem::path& dir, const ModelConfig& config,
   if (has_tokenizer(dir)) info.tokenizer = load_tokenizer(dir);
   const int rows = config.vocab_size;
   info.vocab = info.tokenizer ? std::min(info.tokenizer->size(), rows) : rows;
+  info.holes = holes_of(info.tokenizer.get(), info.vocab);
+  if (!info.holes.empty())
+    spdlog::info("{}: {} ids below {}, from {} on, have no token and are never emitted",
+                 dir.string(), info.holes.size(), info.vocab, info.holes.front());
   if (info.vocab < rows)
     spdlog::info("{}: head rows {}..{} have no token and are never emitted", dir.string(),
                  info.vocab, rows - 1);
@@ -58,20 +70,20 @@ ModelInfo info_of(const std::filesystem::path& dir, const ModelConfig& config,
 }  // namespace
 
 Model Model::load(const std::filesystem::path& dir, const DepthSet& depths, Dtype dtype,
-                  WeightPlace place) {
-  return load(dir, depths, dtype, place, {0, depths.num_stages()});
+                  WeightPlace place, DigestsOf digests) {
+  return load(dir, depths, dtype, place, {0, depths.num_stages()}, digests);
 }
 
 Model Model::load(const std::filesystem::path& dir, const DepthSet& depths, Dtype dtype,
-                  WeightPlace place, StageShare share) {
+                  WeightPlace place, StageShare share, DigestsOf digests) {
   const int inner = std::min(share.end, depths.num_stages() - 1) - share.begin;
   const bool whole = share.size() == depths.num_stages();
   return load(dir, depths, dtype, place, share,
-              {.embedding = share.begin == 0, .head = whole || inner > 0});
+              {.embedding = share.begin == 0, .head = whole || inner > 0}, digests);
 }
 
 Model Model::load(const std::filesystem::path& dir, const DepthSet& depths, Dtype dtype,
-                  WeightPlace place, StageShare share, ModelEnds ends) {
+                  WeightPlace place, StageShare share, ModelEnds ends, DigestsOf digests) {
   const ModelConfig config = read_model_config(dir);
   require(depths.num_layers() == config.num_layers, ExitCode::usage,
           "{}: the depth set {} ends at {}, the model has {} layers", dir.string(), depths.text(),
@@ -79,17 +91,17 @@ Model Model::load(const std::filesystem::path& dir, const DepthSet& depths, Dtyp
   refuse_quantization_note(dir);
   WeightFile weights = WeightFile::open(dir);
   refuse_unread(config, weights, /*compare_head=*/ends.embedding || ends.head);
-  weights.take_digests();
+  if (digests == DigestsOf::what_is_read) weights.take_digests();
   Model model{info_of(dir, config, weights), depths, dtype, place.device, share};
   if (ends.embedding || (ends.head && config.tied_head))
     model.embedding = std::make_unique<Embedding>(config, weights, dtype, place);
   if (ends.head)
-    model.head =
-        std::make_unique<Head>(config, weights, model.embedding.get(), model.vocab, dtype, place);
+    model.head = std::make_unique<Head>(config, weights, model.embedding.get(), model.vocab, dtype,
+                                        place, model.holes);
   if (!ends.embedding) model.embedding.reset();  // a tied head shares its memory
   for (int k = share.begin; k < share.end; ++k)
     model.stages.emplace_back(config, depths.layers(k), weights, dtype, place);
-  model.digests = weights.digests();
+  if (digests == DigestsOf::what_is_read) model.digests = weights.digests();
   weights.require_unchanged();
   return model;
 }
@@ -98,6 +110,11 @@ const Stage& Model::stage(int k) const {
   require(k >= share.begin && k < share.end, ExitCode::bug,
           "stage {} is asked for, here are {} .. {}", k, share.begin, share.end - 1);
   return stages[k - share.begin];
+}
+
+const Digests& Model::known_digests() const {
+  require(digests.has_value(), ExitCode::bug, "the model's digests are compared, but not taken");
+  return *digests;
 }
 
 std::int64_t Model::pass_bytes() const {

@@ -77,7 +77,7 @@ RoundTimes measure_round_times(const std::filesystem::path& model, const DepthSe
       return x;
     };
     const bool last = k + 1 == num_stages;
-    const Exit exit(head, last ? nullptr : &adapter, depths.depth(k));
+    const Exit exit(head, last ? nullptr : &adapter);
     const auto pass = [&](int rows) {
       const at::Tensor x = layers(rows);
       const std::vector<std::vector<Token>> nothing(rows);

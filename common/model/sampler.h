@@ -15,16 +15,16 @@ namespace dex {
 struct LogitRows {
   const float* logits = nullptr;  // (rows, vocab)
   int rows = 0, vocab = 0;
+  std::span<const Token> holes;             // ids whose logits are -infinity; fewer than vocab
   std::span<const std::int32_t> positions;  // (rows): of the token before the one that is picked
-  int depth = 0;                            // whose logits they are
 };
 
 class Sampler {
  public:
   virtual ~Sampler() = default;
   // An answer for each row: its reference, the `width` best tokens (all, where the vocabulary has
-  // fewer) and the probabilities of the ids asked[row]. A row's answer is a function of that row
-  // and its position alone. NaN logits are Error(io) naming depth and position.
+  // fewer; no hole) and the probabilities of the ids asked[row]. A row's answer is a function of
+  // that row and its position alone.
   virtual std::vector<ExitAnswer> answers(const LogitRows& rows, int width,
                                           const std::vector<std::vector<Token>>& asked,
                                           ThreadPool& pool) const = 0;

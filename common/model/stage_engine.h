@@ -38,7 +38,7 @@ class StageEngine {
   // their cache rows. A row's bits depend on the row and the keys it sees alone.
   virtual void forward(at::Tensor& x_RD, const RowLayout& layout) = 0;
 
-  // Error(io) naming depth and position where the logits hold NaN.
+  // A row whose logits hold NaN is answered as that (ExitAnswer::numbers).
   virtual std::vector<ExitAnswer> read(const at::Tensor& h_RD, const ExitQuestion& question) = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 
 #include "common/base/error.h"
 #include "common/base/json_file.h"
@@ -80,19 +81,21 @@ class Reader {
 
  private:
   void add(AddedToken token, const std::string& place) {
-    for (const AddedToken& known : result_.tokens) {
-      if (known.id != token.id && known.text != token.text) continue;
-      if (known.id != token.id || known.text != token.text)
-        spdlog::warn(
-            "{}: says that {} is \"{}\"; tokenizer_config.json, which holds, says that {} is "
-            "\"{}\"",
-            place, token.id, token.text, known.id, known.text);
-      return;
-    }
-    result_.tokens.push_back(std::move(token));
+    const auto [same_id, new_id] = by_id_.emplace(token.id, result_.tokens.size());
+    const auto [same_text, new_text] = by_text_.emplace(token.text, result_.tokens.size());
+    if (new_id && new_text) return result_.tokens.push_back(std::move(token));
+    const AddedToken& known = result_.tokens[std::min(same_id->second, same_text->second)];
+    if (new_id) by_id_.erase(same_id);
+    if (new_text) by_text_.erase(same_text);
+    if (known.id == token.id && known.text == token.text) return;
+    spdlog::warn(
+        "{}: says that {} is \"{}\"; tokenizer_config.json, which holds, says that {} is \"{}\"",
+        place, token.id, token.text, known.id, known.text);
   }
 
   AddedTokenFiles& result_;
+  std::unordered_map<Token, std::size_t> by_id_;  // places in result_.tokens
+  std::unordered_map<std::string, std::size_t> by_text_;
 };
 
 }  // namespace

@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::string_view kSpaceSign = "\xE2\x96\x81";  // U+2581
 
-bool is_space(char32_t code) {
+// Of Unicode, as the reference trims around an added token.
+bool has_white_space_property(char32_t code) {
   return (code >= 0x09 && code <= 0x0D) || code == 0x20 || code == 0x85 || code == 0xA0 ||
          code == 0x1680 || (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 ||
          code == 0x202F || code == 0x205F || code == 0x3000;
@@ -106,10 +107,12 @@ std::optional<AddedTokens::Match> AddedTokens::next(const Set& set, std::string_
     Match match{at, end, end, token->id};
     if (token->lstrip) match.begin = std::max(match.begin, done);
     if (token->lstrip)
-      while (match.begin > done && is_space(last_code_point(text.substr(0, match.begin)).value))
+      while (match.begin > done &&
+             has_white_space_property(last_code_point(text.substr(0, match.begin)).value))
         match.begin -= last_code_point(text.substr(0, match.begin)).size;
     if (token->rstrip)
-      while (match.end < text.size() && is_space(first_code_point(text.substr(match.end)).value))
+      while (match.end < text.size() &&
+             has_white_space_property(first_code_point(text.substr(match.end)).value))
         match.end += first_code_point(text.substr(match.end)).size;
     if (match.begin >= match.end) {
       at = end;

@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
@@ -236,13 +237,40 @@ class Reader {
     std::vector<bool> made(result.pieces.size());
     for (const auto& [text, id] : ids_)
       made[id] = from_byte_alphabet(text).value_or("").size() == 1;
-    for (bool more = true; more;) {  // once or twice: lists are in the order of their making
-      more = false;
-      for (const Merge& merge : merges)
-        if (made[merge.left] && made[merge.right] && !made[merge.result])
-          more = made[merge.result] = true;
+    std::vector<Merge> waiting;  // none, where the list is in the order of its making
+    for (const Merge& merge : merges) {
+      if (made[merge.left] && made[merge.right]) made[merge.result] = true;
+      if (!made[merge.result]) waiting.push_back(merge);
     }
+    reach(waiting, made);
     return made;
+  }
+
+  // Merges in any order: each is looked at again when one of its parts is made.
+  static void reach(const std::vector<Merge>& merges, std::vector<bool>& made) {
+    std::vector<std::pair<Token, std::size_t>> uses;
+    std::vector<int> missing(merges.size());
+    std::vector<Token> fresh;
+    const auto make = [&](Token id) {
+      if (!made[id]) fresh.push_back(id);
+      made[id] = true;
+    };
+    for (std::size_t i = 0; i < merges.size(); ++i)
+      for (const Token part : {merges[i].left, merges[i].right})
+        if (!made[part]) {
+          uses.emplace_back(part, i);
+          ++missing[i];
+        }
+    std::sort(uses.begin(), uses.end());
+    for (std::size_t i = 0; i < merges.size(); ++i)
+      if (missing[i] == 0) make(merges[i].result);
+    while (!fresh.empty()) {
+      const Token part = fresh.back();
+      fresh.pop_back();
+      for (auto use = std::lower_bound(uses.begin(), uses.end(), std::pair(part, std::size_t{0}));
+           use != uses.end() && use->first == part; ++use)
+        if (--missing[use->second] == 0) make(merges[use->second].result);
+    }
   }
 
   void read_plain(BpeFile& result) const {

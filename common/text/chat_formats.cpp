@@ -58,11 +58,9 @@ void llama2_start(Segments&, const std::string&, bool) {}
 
 void llama2_turn(Segments& out, const Turn& turn) {
   if (turn.message.role == "assistant") {
-    const std::string answer = trim(turn.message.content);
     out.push_back({Kind::answer, " "});
-    add_answer(out, answer);
-    // nothing between two spaces: one piece of SentencePiece's
-    out.push_back({answer.empty() ? Kind::answer : Kind::text, " "});
+    add_answer(out, trim(turn.message.content));
+    out.push_back({Kind::text, " "});
     out.push_back({Kind::end, "</s>"});
     return;
   }

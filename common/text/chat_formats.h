@@ -1,4 +1,5 @@
 // The published chat formats, as runs of text and special tokens that no tokenizer has seen yet.
+// What stands between two special tokens is one text, whoever wrote it.
 #pragma once
 #include <span>
 #include <string>
@@ -11,10 +12,7 @@ namespace dex {
 
 struct Segment {
   enum class Kind {
-    // joined with the text before it and tokenized with it, as the published templates are
     text,
-    // joined with the answer before it; but a prompt ends where an answer begins, so its first
-    // token must begin there, too
     answer,
     control,  // one id
     tag,      // of an answer's thoughts: one id where the tokenizer has it, else text of the answer

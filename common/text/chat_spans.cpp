@@ -13,7 +13,8 @@ constexpr std::size_t kDigits = 6;
 constexpr char kLast = 'q';          // ends a mark
 constexpr int kMostSteps = 1 << 20;  // of a search that contents of white space alone could stretch
 
-bool is_space(char32_t code) {
+// str.strip: Unicode's White_Space and the four separators before the space.
+bool stripped_by_python(char32_t code) {
   return (code >= 0x09 && code <= 0x0D) || (code >= 0x1C && code <= 0x20) || code == 0x85 ||
          code == 0xA0 || code == 0x1680 || (code >= 0x2000 && code <= 0x200A) || code == 0x2028 ||
          code == 0x2029 || code == 0x202F || code == 0x205F || code == 0x3000;
@@ -95,13 +96,13 @@ class Search {
 std::string_view stripped(std::string_view text) {
   while (!text.empty()) {
     const CodePoint code = first_code_point(text);
-    if (!is_space(code.value)) break;
+    if (!stripped_by_python(code.value)) break;
     text.remove_prefix(code.size);
   }
   while (!text.empty()) {
     std::size_t last = text.size() - 1;
     while (last > 0 && (text[last] & 0xC0) == 0x80) --last;
-    if (!is_space(first_code_point(text.substr(last)).value)) break;
+    if (!stripped_by_python(first_code_point(text.substr(last)).value)) break;
     text.remove_suffix(text.size() - last);
   }
   return text;

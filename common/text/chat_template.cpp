@@ -11,6 +11,7 @@
 #include "common/text/chat_formats.h"
 #include "common/text/jinja_template.h"
 #include "common/text/published_templates.h"
+#include "common/text/supervised_tokens.h"
 #include "common/text/template_file.h"
 
 namespace dex {
@@ -19,62 +20,56 @@ namespace {
 using nlohmann::json;
 using Kind = Segment::Kind;
 
-// Tokenizes segments; text waits until it is known what follows it.
-class Writer {
+// Segments laid end to end.
+class Layout {
  public:
-  Writer(const Tokenizer& tokenizer, const std::string& name)
+  Layout(const Tokenizer& tokenizer, const std::string& name)
       : tokenizer_(tokenizer), name_(name) {}
 
-  void write(const Segment& segment) {
-    const bool answer = segment.kind == Kind::answer || segment.kind == Kind::tag;
-    const auto tag = segment.kind == Kind::tag ? tokenizer_.special_id(segment.text) : std::nullopt;
-    if (tag) return add_control(*tag, segment.target);
-    if (answer || segment.kind == Kind::text) {
-      if (answer != answer_ || (answer && segment.target != target_)) flush();
-      answer_ = answer;
-      target_ = answer && segment.target;
-      waiting_ += segment.text;
-      return;
-    }
-    const auto id = tokenizer_.special_id(segment.text);
-    require(id.has_value(), ExitCode::usage,
-            "the chat template {} needs the token {}, which this tokenizer does not have; name "
-            "another with --template",
-            name_, segment.text);
-    add_control(*id, segment.kind == Kind::end && segment.target);
+  void add(const Segment& segment) {
+    const std::size_t from = text_.size();
+    text_ += segment.text;
+    const Span span{from, text_.size()};
+    if (segment.kind != Kind::text && segment.kind != Kind::answer) add_control(segment, span);
+    if (segment.kind != Kind::text && segment.kind != Kind::control && segment.target)
+      add_target(span);
   }
 
-  RenderedChat finish() {
-    flush();
-    return std::move(result_);
+  RenderedChat tokens() const {
+    return tokenize_marked({text_, controls_, targets_, name_}, tokenizer_);
   }
 
  private:
-  void add_control(Token id, bool target) {
-    flush();
-    result_.tokens.push_back(id);
-    result_.supervised.push_back(target);
-    after_control_ = true;
+  void add_control(const Segment& segment, const Span& span) {
+    const auto id = tokenizer_.special_id(segment.text);
+    require(id.has_value() || segment.kind == Kind::tag, ExitCode::usage,
+            "the chat template {} needs the token {}, which this tokenizer does not have; name "
+            "another with --template",
+            name_, segment.text);
+    if (id) controls_.push_back({span, *id});
   }
 
-  void flush() {
-    if (waiting_.empty()) return;
-    // Answers go on from their header even where a control stands between.
-    const bool whole = after_control_ && !answer_;
-    const std::vector<Token> ids =
-        whole ? tokenizer_.encode(waiting_) : tokenizer_.encode_continuation(waiting_);
-    result_.tokens.insert(result_.tokens.end(), ids.begin(), ids.end());
-    result_.supervised.insert(result_.supervised.end(), ids.size(), target_);
-    after_control_ = false;
-    waiting_.clear();
+  void add_target(const Span& span) {
+    if (!targets_.empty() && targets_.back().end == span.begin)
+      targets_.back().end = span.end;
+    else if (span.begin < span.end)
+      targets_.push_back(span);
   }
 
   const Tokenizer& tokenizer_;
   const std::string& name_;
-  RenderedChat result_;
-  std::string waiting_;  // text of one kind
-  bool answer_ = false, target_ = false, after_control_ = true;
+  std::string text_;
+  std::vector<Control> controls_;
+  std::vector<Span> targets_;
 };
+
+// Ends where the last answer does.
+void leave_open(std::vector<Segment>& segments) {
+  const auto is_answer = [](const Segment& segment) {
+    return segment.kind == Kind::answer || segment.kind == Kind::tag;
+  };
+  while (!segments.empty() && !is_answer(segments.back())) segments.pop_back();
+}
 
 json kwargs_of(const std::string& text) {
   if (text.empty()) return json::object();
@@ -186,9 +181,22 @@ ChatTemplate ChatTemplate::with_kwargs(const std::string& text) const {
 RenderedChat ChatTemplate::render(std::span<const Message> messages, const Tokenizer& tokenizer,
                                   bool open_answer) const {
   if (jinja_) return jinja_->render(messages, tokenizer, open_answer);
-  Writer writer(tokenizer, name_);
-  for (const Segment& segment : chat_segments(name_, messages, open_answer)) writer.write(segment);
-  return writer.finish();
+  Layout layout(tokenizer, name_);
+  for (const Segment& segment : chat_segments(name_, messages, open_answer)) layout.add(segment);
+  return layout.tokens();
+}
+
+RenderedChat ChatTemplate::render_unfinished(std::span<const Message> messages,
+                                             const Tokenizer& tokenizer) const {
+  require(!messages.empty() && messages.back().role == "assistant", ExitCode::usage,
+          "the last message has the role \"{}\"; wanted \"assistant\": an answer to go on with",
+          messages.empty() ? "" : messages.back().role);
+  if (jinja_) return jinja_->render_unfinished(messages, tokenizer);
+  auto segments = chat_segments(name_, messages, /*open_answer=*/false);
+  leave_open(segments);
+  Layout layout(tokenizer, name_);
+  for (const Segment& segment : segments) layout.add(segment);
+  return layout.tokens();
 }
 
 bool ChatTemplate::shows_reasoning() const {
@@ -201,6 +209,7 @@ std::string ChatTemplate::digest() const {
       {"system", " s "},  {"user", " u1 "},        {"assistant", "<think>\nr\n</think>\n\n a1 "},
       {"user", "\nu2\n"}, {"assistant", "\na2\n"}, {"user", "u3"}};
   Sha256 digest;
+  digest.add(std::string_view("text between controls in one piece"));
   const auto add = [&](std::span<const Message> messages, bool open_answer) {
     for (const Segment& segment : chat_segments(name_, messages, open_answer))
       digest.add(std::to_string(int(segment.kind)) + segment.text + '\0');

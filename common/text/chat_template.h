@@ -75,6 +75,11 @@ class ChatTemplate {
   RenderedChat render(std::span<const Message> messages, const Tokenizer& tokenizer,
                       bool open_answer) const;
 
+  // The same up to where the last message ends, which must be the assistant's: a prompt that has
+  // the model go on with it.
+  RenderedChat render_unfinished(std::span<const Message> messages,
+                                 const Tokenizer& tokenizer) const;
+
   // The same template with these kwargs (a JSON object) over its own. Error(usage) for a built-in
   // that has no text of Jinja's to give them to.
   ChatTemplate with_kwargs(const std::string& kwargs) const;

@@ -40,6 +40,13 @@ json messages_json(std::span<const Message> messages) {
   return list;
 }
 
+void require_texts(std::span<const Message> messages) {
+  for (const Message& message : messages) {
+    require_utf8(message.content, "a message");
+    require_utf8(message.reasoning, "a message's reasoning");
+  }
+}
+
 [[noreturn]] void fail_nonsense(const json& answer) {
   fail(ExitCode::temporary, "Python answers {} instead of renderings",
        answer.dump(-1, ' ', false, json::error_handler_t::replace).substr(0, 200));
@@ -50,8 +57,12 @@ struct Started {
   json answer;  // to the request that brings the template
 };
 
-Started start(const std::string& python, const json& request) {
-  Started made{std::make_unique<PythonProcess>(python, kRenderTemplate, kDeadline), {}};
+std::unique_ptr<PythonProcess> run(const std::string& python) {
+  return std::make_unique<PythonProcess>(python, kRenderTemplate, kDeadline);
+}
+
+Started start(std::unique_ptr<PythonProcess> process, const json& request) {
+  Started made{std::move(process), {}};
   made.answer = made.process->ask(request);
   if (!made.answer.is_object()) fail_nonsense(made.answer);
   require(!made.answer.contains("error"), ExitCode::usage, "{}",
@@ -96,11 +107,15 @@ JinjaTemplate::JinjaTemplate(const TemplateFile& file, const TemplateTokens& tok
   std::string reasons, chosen;
   Started first;
   for (const std::string& choice : python_choices(python)) {
+    bool runs = false;
     try {
-      first = start(choice, request);
+      auto process = run(choice);
+      runs = true;
+      first = start(std::move(process), request);
       chosen = choice;
       break;
     } catch (const Error& error) {
+      if (!runs && error.code() == ExitCode::temporary) throw;  // the next one would not run either
       reasons += (reasons.empty() ? "" : "; ") + std::string(error.what());
     }
   }
@@ -128,7 +143,8 @@ JinjaTemplate::JinjaTemplate(const TemplateFile& file, const TemplateTokens& tok
   }
   const int most = std::clamp(allowed_cores(), 1, kMostProcesses);
   engine.pool = std::make_unique<PythonPool>(
-      std::move(first.process), [chosen, request] { return start(chosen, request).process; }, most);
+      std::move(first.process), [chosen, request] { return start(run(chosen), request).process; },
+      most);
 }
 
 JinjaTemplate::JinjaTemplate(const JinjaTemplate& other, json kwargs)
@@ -255,12 +271,20 @@ const std::string& JinjaTemplate::answer_header() const {
 
 // --- Ids ---
 
+RenderedChat JinjaTemplate::tokens(const Proof& proof, std::string_view text,
+                                   std::span<const Message> messages, const Tokenizer& tokenizer,
+                                   bool open) const {
+  const auto end = engine_->tokens.find("eos_token");
+  const std::string_view end_token =
+      end == engine_->tokens.end() ? std::string_view() : std::string_view(end->second);
+  return tokenize_rendering({text, *proof.frames, proof.spans, proof.parts, answer_header(),
+                             end_token, engine_->place, open},
+                            messages, tokenizer);
+}
+
 RenderedChat JinjaTemplate::render(std::span<const Message> messages, const Tokenizer& tokenizer,
                                    bool open_answer) const {
-  for (const Message& message : messages) {
-    require_utf8(message.content, "a message");
-    require_utf8(message.reasoning, "a message's reasoning");
-  }
+  require_texts(messages);
   std::string text;
   const auto proof = prove(messages, open_answer, text);
   if (!proof && open_answer &&
@@ -273,12 +297,23 @@ RenderedChat JinjaTemplate::render(std::span<const Message> messages, const Toke
     return chat;
   }
   if (!proof) fail_unproven(engine_->place);
-  const auto end = engine_->tokens.find("eos_token");
-  const std::string_view end_token =
-      end == engine_->tokens.end() ? std::string_view() : std::string_view(end->second);
-  return tokenize_rendering({text, *proof->frames, proof->spans, proof->parts, answer_header(),
-                             end_token, engine_->place, open_answer},
-                            messages, tokenizer);
+  return tokens(*proof, text, messages, tokenizer, open_answer);
+}
+
+RenderedChat JinjaTemplate::render_unfinished(std::span<const Message> messages,
+                                              const Tokenizer& tokenizer) const {
+  require_texts(messages);
+  std::string text;
+  auto proof = prove(messages, /*open=*/false, text);
+  if (!proof || proof->frames->parts.empty()) fail_unproven(engine_->place);
+  const ChatPart& last = proof->parts[proof->frames->parts.back()];
+  if (last.message + 1 != messages.size() || last.kind != ChatPart::Kind::answer)
+    fail_unproven(engine_->place);
+  text.resize(proof->spans.back().end);
+  auto frames = std::make_shared<Frames>(*proof->frames);
+  frames->texts.back().clear();
+  proof->frames = std::move(frames);
+  return tokens(*proof, text, messages, tokenizer, /*open=*/true);
 }
 
 bool JinjaTemplate::shows_reasoning() const {

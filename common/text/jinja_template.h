@@ -26,6 +26,8 @@ class JinjaTemplate {
 
   RenderedChat render(std::span<const Message> messages, const Tokenizer& tokenizer,
                       bool open_answer) const;
+  RenderedChat render_unfinished(std::span<const Message> messages,
+                                 const Tokenizer& tokenizer) const;
   bool shows_reasoning() const;
   std::string digest() const;
   const nlohmann::json& kwargs() const { return kwargs_; }
@@ -41,6 +43,8 @@ class JinjaTemplate {
   std::shared_ptr<const Frames> keep_frames(const std::string& key,
                                             const nlohmann::json& row) const;
   std::optional<Proof> prove(std::span<const Message> messages, bool open, std::string& text) const;
+  RenderedChat tokens(const Proof& proof, std::string_view text, std::span<const Message> messages,
+                      const Tokenizer& tokenizer, bool open) const;
   const std::string& answer_header() const;
 
   std::shared_ptr<Engine> engine_;

@@ -14,6 +14,8 @@ constexpr std::string_view kBegin3 = "<|begin_of_text|>";
 // conversations with thoughts, empty, blank and repeated turns, tags in a user's text, and system
 // messages that are given, empty or absent. None stands here that was not.
 constexpr PublishedTemplate kPublished[] = {
+    {"e8d5b5a546d3f19df16a5320c614fab05bdc4edd50e850f1afd947b503ea41cf", "llama2", "<s>", "</s>",
+     "Llama 2 Chat"},
     {"ba03a121d097859c7b5b9cd03af99aafe95275210d2876f642ad9929a150f122", "llama3", kBegin3, "",
      "Llama 3 Instruct"},
     {"4f46ecd43418f216df8c26936c60e5d04bcc81db47db5d86fbe889f64212dd4c", "llama3", kBegin3, "",

@@ -60,7 +60,9 @@ pid_t spawn(const std::string& python, const char* script, int end, int words) {
   pid_t child = -1;
   const int error = posix_spawnp(&child, python.c_str(), &files.actions, &signals.attributes,
                                  const_cast<char* const*>(arguments.data()), environ);
-  require(error == 0, ExitCode::usage, "{}: cannot be run: {}", python, std::strerror(error));
+  const bool later = error == EAGAIN || error == ENOMEM;  // no process to be had now
+  require(error == 0, later ? ExitCode::temporary : ExitCode::usage, "{}: cannot be run: {}",
+          python, std::strerror(error));
   return child;
 }
 

@@ -19,7 +19,8 @@ std::vector<std::string> python_choices(const std::string& option);
 // Ends when this object does, and by itself when its parent dies. One request at a time.
 class PythonProcess {
  public:
-  // Error(usage) when `python` cannot be run.
+  // Error(usage) when `python` cannot be run, Error(temporary) when nothing can, for want of
+  // processes or memory.
   PythonProcess(const std::string& python, const char* script, std::chrono::seconds deadline);
   ~PythonProcess();
   PythonProcess(const PythonProcess&) = delete;

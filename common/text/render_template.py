@@ -7,13 +7,30 @@ import sys
 sys.path = [path for path in sys.path if path]  # nothing is imported from where dex happens to run
 import json
 import os
+import select
 import signal
+import threading
 
 requests = os.fdopen(os.dup(0), "rb")
 answers = os.fdopen(os.dup(1), "wb")
 os.dup2(2, 1)
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # dex decides when to stop
 signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+
+# A template that never ends does not look at its input. Where dex is killed meanwhile, this thread
+# sees the other end close.
+def leave_with_dex():
+    dex = select.poll()
+    dex.register(requests, select.POLLRDHUP)
+    dex.poll()
+    os._exit(0)
+
+
+try:
+    threading.Thread(target=leave_with_dex, daemon=True).start()
+except RuntimeError:  # no thread to be had: the alarm remains
+    pass
 
 
 def read():
@@ -161,7 +178,7 @@ def main():
     write({"jinja2": jinja2.__version__, "reads": names})
     while True:
         asked = read()
-        signal.alarm(start["seconds"])  # a template that never ends must not outlive dex
+        signal.alarm(start["seconds"])  # nor one inside a single call, which lets no thread run
         write([render(template, start["sees"], request) for request in asked])
         signal.alarm(0)
 

@@ -10,11 +10,6 @@ namespace {
 
 constexpr std::size_t kNowhere = std::string_view::npos;
 
-struct Control {  // a special token
-  Span span;
-  Token id;
-};
-
 // Of a text that starts at `begin` of the rendering.
 void add_controls(std::string_view text, std::size_t begin, const Tokenizer& tokenizer,
                   std::vector<Control>& controls) {
@@ -71,8 +66,9 @@ class Targets {
   void add(std::size_t answer) {
     const Span span = rendering_.spans[answer];
     targets_.push_back({begin_of(answer), span.end});
-    const auto next = std::find_if(controls_.begin(), controls_.end(),
-                                   [&](const Control& c) { return c.span.begin >= span.end; });
+    const auto next = std::lower_bound(
+        controls_.begin(), controls_.end(), span.end,
+        [](const Control& control, std::size_t end) { return control.span.begin < end; });
     if (next == controls_.end()) return;
     const std::string_view gap = rendering_.text.substr(span.end, next->span.begin - span.end);
     const std::string_view control =
@@ -105,85 +101,95 @@ class Targets {
   std::vector<Span> targets_;
 };
 
-// Where each token of a run ends, from the run's start; nothing where the tokens' texts are not the
-// run's, as after a change of normal form.
-std::vector<std::size_t> ends_of(std::string_view run, std::span<const Token> ids,
-                                 const Tokenizer& tokenizer) {
-  std::vector<std::size_t> ends;
-  std::string text;
-  for (const Token id : ids) {
-    text += tokenizer.decode({&id, 1}, false);
-    ends.push_back(text.size());
-  }
-  if (text == run) return ends;
-  if (!text.starts_with(' ') || std::string_view(text).substr(1) != run) return {};
-  for (std::size_t& end : ends) --end;  // SentencePiece puts a space before a text
-  return ends;
-}
-
 class Writer {
  public:
-  Writer(const PlacedRendering& rendering, const Tokenizer& tokenizer, std::vector<Span> targets)
-      : rendering_(rendering), tokenizer_(tokenizer), targets_(std::move(targets)) {}
+  Writer(const MarkedText& marked, const Tokenizer& tokenizer)
+      : marked_(marked),
+        tokenizer_(tokenizer),
+        space_first_(tokenizer.encode("x") != tokenizer.encode_continuation("x")) {}
 
   void control(const Control& control) {
     chat_.tokens.push_back(control.id);
-    chat_.supervised.push_back(is_target(control.span));
+    chat_.supervised.push_back(!targets_in(control.span).empty());
   }
 
-  void run(std::size_t begin, std::size_t end) {
-    if (begin == end) return;
-    const std::string_view text = rendering_.text.substr(begin, end - begin);
+  void run(const Span& span) {
+    if (span.begin == span.end) return;
+    const std::string_view text = marked_.text.substr(span.begin, span.end - span.begin);
     const std::vector<Token> ids = tokenizer_.encode(text);
     const std::size_t first = chat_.tokens.size();
     chat_.tokens.insert(chat_.tokens.end(), ids.begin(), ids.end());
     chat_.supervised.resize(chat_.tokens.size(), 0);
     const auto marks = std::span(chat_.supervised).subspan(first);
-    std::vector<Span> inside;
-    for (const Span& target : targets_)
-      if (target.begin < end && target.end > begin)
-        inside.push_back(
-            {std::max(target.begin, begin) - begin, std::min(target.end, end) - begin});
-    if (inside.empty()) return;
-    if (inside.front().begin == 0 && inside.front().end == text.size())
-      return std::fill(marks.begin(), marks.end(), 1);
-    const std::vector<std::size_t> ends = ends_of(text, ids, tokenizer_);
-    if (ends.empty()) return mark_by_prefixes(text, ids, inside, marks);
-    std::size_t from = 0, target = 0;
-    for (std::size_t i = 0; i < ids.size(); from = ends[i++]) {
-      while (target < inside.size() && inside[target].end <= from) ++target;
-      if (target == inside.size()) break;
-      marks[i] = ends[i] > inside[target].begin;
-    }
+    const std::vector<Span> inside = targets_in(span);
+    if (inside.empty() || mark_by_texts(text, ids, inside, marks)) return;
+    std::fill(marks.begin(), marks.end(), 0);
+    mark_by_pieces(text, ids, inside, marks);
   }
 
   RenderedChat take() { return std::move(chat_); }
 
  private:
-  // A place that no token crosses shows as a text whose ids are the first of the whole run's.
-  void mark_by_prefixes(std::string_view text, const std::vector<Token>& ids,
-                        const std::vector<Span>& inside, std::span<std::uint8_t> marks) const {
+  // Seen from the beginning of `span`. Spans are asked for in their order.
+  std::vector<Span> targets_in(const Span& span) {
+    const std::vector<Span>& all = marked_.targets;
+    while (target_ < all.size() && all[target_].end <= span.begin) ++target_;
+    std::vector<Span> inside;
+    for (std::size_t i = target_; i < all.size() && all[i].begin < span.end; ++i)
+      inside.push_back({std::max(all[i].begin, span.begin) - span.begin,
+                        std::min(all[i].end, span.end) - span.begin});
+    return inside;
+  }
+
+  // By the texts of the tokens, as far as the last target makes them matter. False where they are
+  // not the run's, as after a change of normal form.
+  bool mark_by_texts(std::string_view run, const std::vector<Token>& ids,
+                     const std::vector<Span>& inside, std::span<std::uint8_t> marks) const {
+    std::size_t from = 0, target = 0;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      while (target < inside.size() && inside[target].end <= from) ++target;
+      if (target == inside.size()) return true;
+      if (inside[target].begin <= from && inside[target].end == run.size()) {
+        std::fill(marks.begin() + std::ptrdiff_t(i), marks.end(), 1);
+        return true;
+      }
+      std::string text = tokenizer_.decode({&ids[i], 1}, false);
+      if (i == 0 && space_first_) {  // SentencePiece puts a space before a text
+        if (!text.starts_with(' ')) return false;
+        text.erase(0, 1);
+      }
+      if (!run.substr(from).starts_with(text)) return false;
+      from += text.size();
+      marks[i] = from > inside[target].begin;
+    }
+    return from == run.size();
+  }
+
+  // A place that no token crosses shows where the pieces around it have the run's ids.
+  void mark_by_pieces(std::string_view run, const std::vector<Token>& ids,
+                      const std::vector<Span>& inside, std::span<std::uint8_t> marks) const {
+    std::vector<Token> seen;
+    std::size_t at = 0;
     const auto tokens_before = [&](std::size_t place) {
-      const std::vector<Token> before = tokenizer_.encode(text.substr(0, place));
-      if (before.size() > ids.size() || !std::equal(before.begin(), before.end(), ids.begin()))
-        fail_unproven(rendering_.place);
-      return before.size();
+      const std::string_view piece = run.substr(at, place - at);
+      const std::vector<Token> more =
+          at == 0 ? tokenizer_.encode(piece) : tokenizer_.encode_continuation(piece);
+      seen.insert(seen.end(), more.begin(), more.end());
+      at = place;
+      return std::min(seen.size(), ids.size());
     };
     for (const Span& target : inside) {
       const std::size_t from = tokens_before(target.begin), to = tokens_before(target.end);
       std::fill(marks.begin() + std::ptrdiff_t(from), marks.begin() + std::ptrdiff_t(to), 1);
     }
+    tokens_before(run.size());
+    if (seen != ids) fail_unproven(marked_.place);
   }
 
-  bool is_target(const Span& span) const {
-    return std::any_of(targets_.begin(), targets_.end(), [&](const Span& target) {
-      return span.begin < target.end && span.end > target.begin;
-    });
-  }
-
-  const PlacedRendering& rendering_;
+  const MarkedText& marked_;
   const Tokenizer& tokenizer_;
-  std::vector<Span> targets_;
+  const bool space_first_;
+  std::size_t target_ = 0;  // the first that is not passed
   RenderedChat chat_;
 };
 
@@ -203,18 +209,23 @@ void fail_unproven(std::string_view place) {
                   place));
 }
 
-RenderedChat tokenize_rendering(const PlacedRendering& rendering, std::span<const Message> messages,
-                                const Tokenizer& tokenizer) {
-  const std::vector<Control> controls = controls_of(rendering, tokenizer);
-  Writer writer(rendering, tokenizer, Targets(rendering, controls).of(messages));
+RenderedChat tokenize_marked(const MarkedText& marked, const Tokenizer& tokenizer) {
+  Writer writer(marked, tokenizer);
   std::size_t at = 0;
-  for (const Control& control : controls) {
-    writer.run(at, control.span.begin);
+  for (const Control& control : marked.controls) {
+    writer.run({at, control.span.begin});
     writer.control(control);
     at = control.span.end;
   }
-  writer.run(at, rendering.text.size());
-  RenderedChat chat = writer.take();
+  writer.run({at, marked.text.size()});
+  return writer.take();
+}
+
+RenderedChat tokenize_rendering(const PlacedRendering& rendering, std::span<const Message> messages,
+                                const Tokenizer& tokenizer) {
+  MarkedText marked{rendering.text, controls_of(rendering, tokenizer), {}, rendering.place};
+  marked.targets = Targets(rendering, marked.controls).of(messages);
+  RenderedChat chat = tokenize_marked(marked, tokenizer);
   // The ids are those of the whole text but for controls that somebody typed.
   if (chat.tokens != tokenizer.encode_with_special(rendering.text) &&
       std::none_of(rendering.spans.begin(), rendering.spans.end(), [&](const Span& span) {

@@ -27,10 +27,25 @@ struct PlacedRendering {
   bool open = false;                   // a prompt: an answer may have no place
 };
 
-// Special tokens of the frames become ids, what lies between two of them is tokenised in one piece,
-// as transformers does. Targets are the tokens that hold a byte of an answer or of its thoughts,
-// and the special token after it. ConversationRefused where an answer has no place of its own, or
-// its tokens cannot be told from others.
+struct Control {  // a special token and where its text stands
+  Span span;
+  Token id;
+};
+
+// A rendering of which all is known but the ids of its text.
+struct MarkedText {
+  std::string_view text;
+  std::vector<Control> controls;  // in order
+  std::vector<Span> targets;      // in order, none in another
+  std::string_view place;         // of the template, for messages
+};
+
+// What lies between two controls is tokenised in one piece, as transformers does. A token is a
+// target where it holds a byte of one. ConversationRefused where that cannot be told.
+RenderedChat tokenize_marked(const MarkedText& marked, const Tokenizer& tokenizer);
+
+// Special tokens of the frames become controls. Targets are answers with their thoughts, and the
+// special token after each. ConversationRefused where an answer has no place of its own.
 RenderedChat tokenize_rendering(const PlacedRendering& rendering, std::span<const Message> messages,
                                 const Tokenizer& tokenizer);
 

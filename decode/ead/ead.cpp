@@ -6,6 +6,7 @@
 #include "common/base/error.h"
 #include "common/explore/row_pool.h"
 #include "common/model/cpu_engine.h"
+#include "common/model/not_numbers.h"
 #include "common/model/prefill.h"
 
 namespace dex {
@@ -45,16 +46,21 @@ EadReader::Answers EadReader::ask_exits(at::Tensor x, const RowLayout& layout, i
   ExitQuestion question{.width = int(engines_.size()),
                         .asked = std::vector<std::vector<Token>>(rows),
                         .positions = {layout.positions.begin() + skipped, layout.positions.end()}};
-  for (const auto& engine : engines_) {
-    engine->forward(x, layout);
+  for (std::size_t k = 0; k < engines_.size(); ++k) {
+    StageEngine& engine = *engines_[k];
+    engine.forward(x, layout);
     if (rows == 0) continue;
     const at::Tensor h = x.narrow(0, skipped, rows).contiguous();
     std::vector<ExitAnswer> read;
     for (std::size_t r = 0; r < readings_.size(); ++r) {
       question.bare = r == 0;
       // The last exit has no adapter: both readings are one.
-      if (r == 0 || engine != engines_.back()) read = engine->read(h, question);
-      for (int i = 0; i < rows; ++i) answers[r][i].push_back(read[i]);
+      if (r == 0 || k + 1 < engines_.size()) read = engine.read(h, question);
+      for (int i = 0; i < rows; ++i) {
+        require_numbers(read[i].numbers, session_.model().depths.depth(int(k)),
+                        question.positions[i]);
+        answers[r][i].push_back(read[i]);
+      }
     }
   }
   return answers;

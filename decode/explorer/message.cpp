@@ -62,6 +62,7 @@ void put_answer(Bytes& message, const ExitAnswer& a) {
   put_list(message, a.asked);
   put_one(message, a.gap);
   put_one(message, a.hash);
+  put_one(message, a.numbers);
 }
 
 void put_event(Bytes& message, const Event& e) {
@@ -79,6 +80,7 @@ ExitAnswer take_answer(Cursor& from) {
   a.asked = from.take_list<float>();
   from.take_one(a.gap);
   from.take_one(a.hash);
+  from.take_one(a.numbers);
   return a;
 }
 

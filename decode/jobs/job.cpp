@@ -80,6 +80,23 @@ void read_prompt(const Json& value, Job& job) {
   read_prompt(only, job);
 }
 
+// One place is left to the model: a new answer or the last message's end.
+void read_rendering(const Json& body, Job& job) {
+  const Json begins = body.value("add_generation_prompt", Json());
+  const Json goes_on = body.value("continue_final_message", Json());
+  job.begins_answer = begins.is_null() || begins.get<bool>();
+  job.goes_on_with_last = !goes_on.is_null() && goes_on.get<bool>();
+  require(!job.goes_on_with_last || !job.begins_answer, ExitCode::usage,
+          "\"continue_final_message\" is true and \"add_generation_prompt\" is true{}, wanted one "
+          "of them false",
+          begins.is_null() ? " by default" : "");
+  require(!job.goes_on_with_last || job.messages.back().role == "assistant", ExitCode::usage,
+          "\"continue_final_message\" is true and the last message is by {}, wanted by assistant",
+          job.messages.back().role);
+  if (given(body, "chat_template_kwargs") && !body.at("chat_template_kwargs").empty())
+    job.template_kwargs = body.at("chat_template_kwargs").dump();
+}
+
 Job parse_body(const Json& body) {
   require(given(body, "prompt") != given(body, "messages"), ExitCode::usage,
           "the line has {}, wanted one of \"prompt\" and \"messages\"",
@@ -88,10 +105,12 @@ Job parse_body(const Json& body) {
   check_job_fields(body, kind);
   Job job;
   job.max_tokens = max_tokens_of(body);
-  if (kind == JobKind::completion)
+  if (kind == JobKind::completion) {
     read_prompt(body.at("prompt"), job);
-  else
+  } else {
     job.messages = messages_of(body.at("messages"));
+    read_rendering(body, job);
+  }
   return job;
 }
 

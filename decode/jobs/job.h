@@ -20,7 +20,11 @@ struct Job {
   // One of these:
   std::optional<std::string> prompt;             // text to be continued
   std::optional<std::vector<Token>> prompt_ids;  // the same as ids, nothing before them
-  std::vector<Message> messages;                 // a conversation to be answered
+  std::vector<Message> messages;                 // a conversation
+  // Of a conversation:
+  std::string template_kwargs;     // a JSON object that the template sees; "": nothing
+  bool begins_answer = true;       // the template's header of an answer ends the prompt
+  bool goes_on_with_last = false;  // the last message ends it: an answer, without its end
   std::optional<int> max_tokens;
 };
 

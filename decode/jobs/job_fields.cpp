@@ -37,6 +37,15 @@ bool greedy(const Json& value, JobKind) { return number_in(value, 0, 1e-3); }
 bool no_tool(const Json& value, JobKind) { return value == Json("none") || value == Json("auto"); }
 bool text_format(const Json& value, JobKind) { return value == Json{{"type", "text"}}; }
 bool text_only(const Json& value, JobKind) { return value == Json::array({"text"}); }
+// What a template is told; a prompt has none.
+bool told_or(bool standard, const Json& value, JobKind kind) {
+  return value.is_boolean() && (kind == JobKind::chat || value == Json(standard));
+}
+bool told_or_no(const Json& value, JobKind kind) { return told_or(false, value, kind); }
+bool told_or_yes(const Json& value, JobKind kind) { return told_or(true, value, kind); }
+bool kwargs(const Json& value, JobKind kind) {
+  return value.is_object() && (kind == JobKind::chat || value.empty());
+}
 // A template holds its special tokens; a prompt gets the one that the model wants before it.
 bool as_we_do(const Json& value, JobKind kind) { return value == Json(kind != JobKind::chat); }
 
@@ -71,14 +80,20 @@ const std::array kFields = std::to_array<JobFields>({
      "off",
      zero},
     {{"stream", "logprobs", "echo", "ignore_eos", "use_beam_search"}, "false", "off", no},
-    {{"include_stop_str_in_output", "return_tokens_as_token_ids", "continue_final_message"},
-     "false",
-     "off",
-     no},
-    {{"skip_special_tokens", "spaces_between_special_tokens", "add_generation_prompt"},
-     "true",
-     "what is done",
-     yes},
+    {{"include_stop_str_in_output", "return_tokens_as_token_ids"}, "false", "off", no},
+    {{"skip_special_tokens", "spaces_between_special_tokens"}, "true", "what is done", yes},
+    {{"chat_template_kwargs"},
+     "an object with messages, else {}",
+     "what the template sees, over `--chat-template-kwargs`",
+     kwargs},
+    {{"add_generation_prompt"},
+     "true; false with messages, too",
+     "whether the template's header of an answer ends the prompt",
+     told_or_yes},
+    {{"continue_final_message"},
+     "false; true with messages and `add_generation_prompt` false",
+     "whether the prompt ends inside the last message, an answer",
+     told_or_no},
     {{"add_special_tokens"},
      "false with messages, true with a prompt",
      "what is done: a template has its own",
@@ -87,7 +102,7 @@ const std::array kFields = std::to_array<JobFields>({
      "[]",
      "off",
      empty_list},
-    {{"logit_bias", "chat_template_kwargs"}, "{}", "off", empty_object},
+    {{"logit_bias"}, "{}", "off", empty_object},
     {{"tool_choice", "function_call"}, "\"none\" or \"auto\"", "there are no tools", no_tool},
     {{"response_format"}, "{\"type\": \"text\"}", "what is done", text_format},
     {{"modalities"}, "[\"text\"]", "what is done", text_only},

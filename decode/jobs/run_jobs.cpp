@@ -161,10 +161,10 @@ void check_output(const RunJobsOptions& options) {
   std::error_code none;
   require(!fs::equivalent(out, options.input, none), ExitCode::usage,
           "{}: --output is --input, which it would replace", out.string());
-  require(!fs::is_directory(out), ExitCode::usage, "{}: --output is a directory, wanted a file",
-          out.string());
-  require(!fs::exists(out) || fs::is_regular_file(out), ExitCode::usage,
-          "{}: --output is a device, a pipe or the like, wanted a file", out.string());
+  for (const fs::path& file : {out, stats_file(out)})
+    require(!fs::exists(file) || fs::is_regular_file(file), ExitCode::usage,
+            "{}: is a {}; --output wants a file", file.string(),
+            fs::is_directory(file) ? "directory" : "device, a pipe or the like");
   const auto parent = out.has_parent_path() ? out.parent_path() : fs::path(".");
   require(fs::is_directory(parent), ExitCode::usage, "{}: no such directory for --output",
           parent.string());

@@ -33,7 +33,12 @@ class PlainDecoder final : public Decoder {
       const ExitAnswer answer = answer_after(next, position, context);
       next = answer.reference;
       const int round = position - context_size + 1;
-      text.emit({.token = next, .hop = 1, .round = round, .gap = answer.gap, .hash = answer.hash});
+      text.emit({.token = next,
+                 .hop = 1,
+                 .round = round,
+                 .gap = answer.gap,
+                 .hash = answer.hash,
+                 .numbers = answer.numbers});
     }
     return text.finish();
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/cuda/gpu.h"
+#include "kernels/stream.h"
 
 namespace dex::bench {
 

@@ -37,17 +37,20 @@ namespace dex::gpu {
 inline constexpr bool kEmulated = false;
 
 // Lets k have all the dynamic memory that its static variables leave: one value for all who launch
-// it, since the last one set holds for every host thread.
+// it. After the first time on a device this only asks which device is the thread's.
 inline int opt_in(const void* k) {
-  cudaFuncAttributes kernel{};
-  int device = 0, most = 0;
-  if (const auto error = cudaFuncGetAttributes(&kernel, k)) return error;
+  int device = 0;
   if (const auto error = cudaGetDevice(&device)) return error;
-  if (const auto error =
-          cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device))
-    return error;
-  return cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                              most - int(kernel.sharedSizeBytes));
+  return opted_in().once(k, device, [k, device]() -> int {
+    cudaFuncAttributes kernel{};
+    int most = 0;
+    if (const auto error = cudaFuncGetAttributes(&kernel, k)) return error;
+    if (const auto error =
+            cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device))
+      return error;
+    return cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                most - int(kernel.sharedSizeBytes));
+  });
 }
 
 // Starts k on grid x block threads. 0, or a CUDA error number (35: no driver).
@@ -164,6 +167,8 @@ inline void synchronize() { check(cudaDeviceSynchronize()); }
 // The ways tests run a kernel in; all must give the same bits. On a device they are mere repeats.
 inline int schedules() { return 3; }
 inline std::string use_schedule(int) { return "device"; }
+// The emulator runs only so many blocks at each end of a grid, a device all; 0: both run all.
+inline void run_ends(int) {}
 // For what blocks do to each other, seen by the emulator under ThreadSanitizer: at most 6000
 // threads a launch.
 inline void keep_blocks_apart() {}

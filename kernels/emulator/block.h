@@ -145,6 +145,10 @@ void meet(unsigned mask, const char* what, void* posted, void (*exchange)(const 
 // The running lane exits: who waits for it need not.
 void leave_meetings();
 
+const Device& device_in_use();
+// Whether the device takes a grid and a block of this shape.
+bool is_launchable(const dim3& grid, const dim3& block_size);
+
 void map_arena(Pool& pool);
 void unmap_arena(Pool& pool);
 void clear_shared();

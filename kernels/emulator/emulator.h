@@ -52,6 +52,10 @@ void use(const Schedule& schedule);
 int schedules();
 std::string use_schedule(int number);
 
+// Of the launches that follow only so many blocks run at each end of the grid, in the order of x,
+// y, z; 0: all do. For grids whose size is what matters.
+void run_ends(unsigned blocks);
+
 // What a block may have of shared memory, in bytes, static and dynamic together; a KiB that the
 // system keeps of an opted-in block is taken off.
 struct Device {
@@ -63,9 +67,11 @@ inline constexpr Device kDevices[] = {
     {"sm_89", 48 * 1024, 99 * 1024},   {"sm_90", 48 * 1024, 227 * 1024},
     {"sm_100", 48 * 1024, 227 * 1024}, {"sm_120", 48 * 1024, 99 * 1024}};
 // One with the least: what runs there runs on all.
-inline constexpr Device kSmallest = kDevices[1];
-// Of the launches that follow; kSmallest where nothing was said.
+inline constexpr const Device& kSmallest = kDevices[1];
+// One of kDevices, for the launches that follow; kSmallest where nothing was said.
 void use(const Device& device);
+// How often kernels have opted in so far: gpu::launch wants it once a kernel and device.
+int opt_ins();
 
 // Calls body once per thread; a Fault ends the launch. 0, or the CUDA error number of a launch that
 // the device refuses (9: its shape, 1: its shared memory). Static variables are seen as threads

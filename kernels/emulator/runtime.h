@@ -17,6 +17,11 @@ struct Site {
   }
 };
 
+// The device in use, as a number of CUDA's; its runtime's part of opting in.
+int device_number();
+int opt_in(const void* kernel);  // 0
+bool has_opted_in(const void* kernel);
+
 struct Place {
   uint3 thread{}, block{};
   dim3 block_size, grid_size;

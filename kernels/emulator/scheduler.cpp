@@ -26,7 +26,7 @@ struct Launcher {
 Launcher launcher;
 Edge begin, end, fences;
 Schedule wanted;
-Device device = kSmallest;
+unsigned ends = 0;
 std::mutex one_launch;
 
 // A switch has come back here, or begun here; the first of a block comes from the launcher.
@@ -134,6 +134,12 @@ void set_up_block(int size) {
   clear_shared();
 }
 
+bool is_left_out(const dim3& grid, unsigned x, unsigned y, unsigned z) {
+  const auto all = std::uint64_t{grid.x} * grid.y * grid.z;
+  const auto number = x + grid.x * (y + std::uint64_t{grid.y} * z);
+  return ends > 0 && number >= ends && number + ends < all;
+}
+
 // False where the block did not end.
 bool run_block(int size) {
   set_up_block(size);
@@ -154,12 +160,6 @@ void settle(Pool& pool) {
   }
   if (__tsan_switch_to_fiber) __tsan_switch_to_fiber(launcher.tsan, 1);
   end.take();
-}
-
-bool is_launchable(const dim3& grid, const dim3& size) {
-  const auto threads = std::uint64_t{size.x} * size.y * size.z;
-  return threads > 0 && threads <= kMaxThreads && size.z <= 64 && grid.x > 0 && grid.y > 0 &&
-         grid.z > 0 && grid.x <= 0x7fffffff && grid.y <= 65535 && grid.z <= 65535;
 }
 
 }  // namespace
@@ -190,7 +190,7 @@ void refuse(int error) {
   __builtin_unreachable();
 }
 
-void use(const Device& chosen) { device = chosen; }
+void run_ends(unsigned blocks) { ends = blocks; }
 void use(const Schedule& schedule) { wanted = block.schedule = schedule; }
 
 void fence() {
@@ -201,7 +201,7 @@ void fence() {
 int run(dim3 grid, dim3 block_size, std::size_t dynamic_shared_bytes,
         const std::function<void()>& body, bool opted_in) {
   if (!is_launchable(grid, block_size)) return kInvalidConfiguration;
-  const std::size_t limit = opted_in ? device.shared_opt_in : device.shared;
+  const std::size_t limit = opted_in ? device_in_use().shared_opt_in : device_in_use().shared;
   if (dynamic_shared_bytes > limit) return kInvalidValue;
   const std::lock_guard lock(one_launch);
   static std::unique_ptr<Pool> lasting;
@@ -222,6 +222,7 @@ int run(dim3 grid, dim3 block_size, std::size_t dynamic_shared_bytes,
   for (unsigned z = 0; z < grid.z; ++z)
     for (unsigned y = 0; y < grid.y; ++y)
       for (unsigned x = 0; x < grid.x; ++x) {
+        if (is_left_out(grid, x, y, z)) continue;
         auto& pool = separate ? apart.emplace_back() : lasting;
         if (!pool) pool = std::make_unique<Pool>();
         block.pool = pool.get();

@@ -17,13 +17,20 @@ namespace dex::gpu {
 inline constexpr bool kEmulated = true;
 using emulator::Site;
 
+inline int opt_in(const void* k) {
+  return opted_in().once(k, emulator::device_number(), [k] { return emulator::opt_in(k); });
+}
+
 template <class... P, class... A>
 int launch(void (*k)(P...), dim3 grid, dim3 block, std::size_t dynamic_shared_bytes, CUstream_st*,
            A&&... arguments) {
   const std::tuple<P...> exact(std::forward<A>(arguments)...);
+  const auto* kernel = reinterpret_cast<const void*>(k);
+  if (opts_in(dynamic_shared_bytes))
+    if (const int error = opt_in(kernel)) return error;
   return emulator::run(
       grid, block, dynamic_shared_bytes, [&] { std::apply(k, exact); },
-      opts_in(dynamic_shared_bytes));
+      emulator::has_opted_in(kernel));
 }
 
 inline void mma_16x8x16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
@@ -94,6 +101,7 @@ inline void synchronize() {}
 
 inline int schedules() { return emulator::schedules(); }
 inline std::string use_schedule(int number) { return emulator::use_schedule(number); }
+inline void run_ends(int blocks) { emulator::run_ends(unsigned(blocks)); }
 inline void keep_blocks_apart() { emulator::use({emulator::Order::up, 0, false, true}); }
 
 }  // namespace dex::gpu

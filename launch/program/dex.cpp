@@ -13,6 +13,7 @@
 #include "launch/program/ead_command.h"
 #include "launch/program/inspect_command.h"
 #include "launch/program/prepare_command.h"
+#include "launch/program/refused_threads.h"
 #include "launch/program/train_command.h"
 #include "train/loop/stop_signal.h"
 
@@ -65,5 +66,6 @@ __attribute__((section(".preinit_array"),
 }  // namespace
 
 int main(int argc, char** argv) {
+  const dex::RefusedThreads refused_threads;
   return dex::run_program("dex", [&] { return run(argc, argv); });
 }

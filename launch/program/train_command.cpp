@@ -2,7 +2,6 @@
 #include "launch/program/train_command.h"
 
 #include <ATen/Context.h>
-#include <ATen/Parallel.h>
 
 #include <CLI/CLI.hpp>
 #include <iostream>
@@ -18,6 +17,7 @@
 #include "common/comm/rank_group.h"
 #include "common/model/device.h"
 #include "data/token_shards.h"
+#include "launch/program/refused_threads.h"
 #include "train/loop/stop_signal.h"
 #include "train/loop/train_loop.h"
 #include "train/ranks/agreement.h"
@@ -56,8 +56,8 @@ void prepare_torch(const TrainOptions& options, int local_world) {
   keep_freed_memory();
   // cuDNN would make a plan for every length, and samples are of all lengths.
   at::globalContext().setSDPUseCuDNN(false);
-  at::set_num_threads(options.threads > 0 ? options.threads
-                                          : std::max(1, allowed_cores() / local_world));
+  set_torch_threads(options.threads > 0 ? options.threads
+                                        : std::max(1, allowed_cores() / local_world));
   if (!options.deterministic) return;
   setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*replace=*/0);  // or libtorch refuses cuBLAS
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
@@ -118,8 +118,9 @@ TrainOutcome train(const TrainOptions& options, RankGroup& group, const StopSign
       options.width_for(config.hidden_size), options.eval_samples > 0 && device.is_cpu());
   const bool leads = ranks.leads();
   if (leads) spdlog::info("{}", speeds.text(options.dtype));
-  const Model model = Model::load(options.model, depths, parse_dtype(options.dtype),
-                                  {WeightLayout::rows, device}, layout.stages());
+  const Model model =
+      Model::load(options.model, depths, parse_dtype(options.dtype), {WeightLayout::rows, device},
+                  layout.stages(), DigestsOf::what_is_read);
   const TrainingData data = open_data(options, model);
   if (leads)
     spdlog::info("plan:\n{}", text_of(plan_training(config, depths, options, layout,

@@ -67,3 +67,27 @@ TEST_CASE("a question whose conversation is refused is not asked, with its reaso
   CHECK(counts.at("skipped.template_refused") == 1);
   CHECK(counts.at("skipped.unproven_targets") == 1);
 }
+
+// Between two lost quotes text and brackets change places.
+TEST_CASE("records between two lost quotes are skipped as one, and their bytes are told") {
+  const test::TempDir dir;
+  PrepareOptions options = options_for(dir);
+  json records = json::array();
+  for (const char* answer : {"one", "two", "three", "four"})
+    records.push_back(
+        {{"conversations",
+          {{{"from", "human"}, {"value", "q"}}, {{"from", "gpt"}, {"value", answer}}}}});
+  std::string text = records.dump();
+  for (const char* quoted : {"\"two\"", "\"three\""}) text.erase(text.find(quoted), 1);
+  const std::size_t second = text.find(",{\"conversations\"") + 1;
+  const std::size_t last = text.rfind("{\"conversations\"");
+  options.data = dir.write("data.json", text);
+  const auto counts = prepare(options, test::byte_renderer()).manifest.facts.counts;
+  CHECK(counts.at("read") == 3);
+  CHECK(counts.at("kept") == 2);
+  CHECK(counts.at("skipped.not_json") == 1);
+  const json line = json::parse(read_file(options.out / "skipped.jsonl"));
+  CHECK(line.at("record") == 1);
+  CHECK(line.at("offset") == second);
+  CHECK(line.at("bytes") == last - 1 - second);
+}

@@ -34,10 +34,11 @@ Adapters make_adapters(const std::string& kind, const Model& model) {
   if (kind == "none") return adapters;
   const auto generator = at::detail::createCPUGenerator(7);
   const std::int64_t h = model.config.hidden_size;
-  const auto file = kind.find('=') == std::string::npos
-                        ? std::nullopt
-                        : std::optional(read_adapter_file(kind.substr(kind.find('=') + 1),
-                                                          model.fingerprint, model.digests));
+  const auto file =
+      kind.find('=') == std::string::npos
+          ? std::nullopt
+          : std::optional(read_adapter_file(kind.substr(kind.find('=') + 1), model.fingerprint,
+                                            model.known_digests()));
   for (int k = 0; k + 1 < model.depths.num_stages(); ++k) {
     AdapterWeights w;
     if (file) {
@@ -101,7 +102,8 @@ int run(const Grid& grid) {
     }
     for (int K : grid.stages) {
       const Model model =
-          Model::load(grid.model, DepthSet::uniform(K, num_layers), parse_dtype(dtype));
+          Model::load(grid.model, DepthSet::uniform(K, num_layers), parse_dtype(dtype),
+                      WeightLayout::panels, DigestsOf::what_is_read);
       for (const auto& kind : grid.adapters) {
         if (!covers(kind, model)) continue;
         const Adapters adapters = make_adapters(kind, model);

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "common/base/error.h"
+#include "common/base/file.h"
 #include "common/explore/readiness.h"
 #include "common/model/cpu_engine.h"
 #include "decode/ead/ead.h"
@@ -14,6 +15,8 @@
 #include "decode/methods/ar.h"
 #include "decode/methods/dex.h"
 #include "decode/verify.h"
+#include "tests/support/breaking_model.h"
+#include "tests/support/byte_tokenizer.h"
 #include "tests/support/errors.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
@@ -177,9 +180,176 @@ TEST_CASE("NaN weights end the job with the depth and the position") {
   const test::TempDir dir;
   Model model = Model::load(test::TinyModel{}.write(dir / "m"), DepthSet({2}, 4), Dtype::f32);
   model.stages[0].layers()[1].post_norm.fill_(std::numeric_limits<float>::quiet_NaN());
-  test::check_refused(ExitCode::io, {"the model gives no numbers", "depth 2", "position"}, [&] {
+  test::check_refused(ExitCode::io, {"the model gives no numbers", "depth 4", "position 2"}, [&] {
     dex_decoder(model, {}, {}, 1, {})->generate(random_prompt(3, 97, 2), {}, {});
   });
+}
+
+namespace {
+
+// A model that breaks at one id, and what plain decoding says while it does not meet that.
+struct Breaking {
+  test::TempDir dir;
+  std::filesystem::path path = dir / "m";
+  std::vector<Token> prompt = random_prompt(5, 61, 3), text;
+  Limits limits{.max_tokens = 24, .ignore_stop = true};
+
+  Breaking() {
+    break_at(-1);
+    text = plain_decoder(load(1), 1)->generate(prompt, limits, {}).ids();
+  }
+  void break_at(Token id) const {
+    test::TinyModel{.layers = 4, .vocab = 61, .tied = false, .scale = 0.2f}.write(path);
+    test::break_at(path, id);
+  }
+  Model load(int K) const { return Model::load(path, DepthSet::uniform(K, 4), Dtype::f32); }
+  bool knows(Token id) const {
+    return std::count(text.begin(), text.end(), id) + std::count(prompt.begin(), prompt.end(), id) >
+           0;
+  }
+  // Ids that the first of K exits offers behind committed tokens, but that are not of the text:
+  // explored in every mode.
+  std::vector<Token> wrong_branches(int K) const {
+    const Session session({.model = path, .depths = DepthSet::uniform(K, 4).text(), .threads = 1});
+    EadReader reader(session);
+    reader.read(0, prompt, session.plain()->generate(prompt, limits, {}));
+    std::vector<Token> wrong;
+    const auto& rows = reader.readings().front().rows;
+    for (std::size_t i = 0; i + K < rows.size(); ++i)
+      if (!knows(rows[i].candidates.front())) wrong.push_back(rows[i].candidates.front());
+    return wrong;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a row without numbers that is only explored changes no token and no bit") {
+  Breaking model;
+  for (int K = 1; K <= 4; ++K) {
+    model.break_at(-1);
+    // with one explorer nothing is explored: any id that is not met
+    Token breaker = 0;
+    while (K == 1 && model.knows(breaker)) ++breaker;
+    if (K > 1) {
+      const auto wrong = model.wrong_branches(K);
+      REQUIRE_FALSE(wrong.empty());
+      breaker = wrong.front();
+    }
+    CAPTURE(K, breaker);
+    const DecodeResult sound =
+        plain_decoder(model.load(1), 1)->generate(model.prompt, model.limits, {});
+    CHECK(sound.ids() == model.text);
+    model.break_at(breaker);
+    const Model broken = model.load(K);
+    const DecodeResult want = plain_decoder(broken, 1)->generate(model.prompt, model.limits, {});
+    CHECK(first_difference(sound, want).value_or("equal") == "equal");
+    for (const LatticePolicy& policy : policies()) {
+      CAPTURE(int(policy.expand), policy.rows, policy.decs);
+      const DecodeResult got =
+          dex_decoder(broken, {}, policy, 1, {})->generate(model.prompt, model.limits, {});
+      CHECK(first_difference(want, got).value_or("equal") == "equal");
+    }
+  }
+}
+
+TEST_CASE("where plain decoding meets a row without numbers, exploring ends with its error") {
+  Breaking model;
+  // the first one is read after the prompt's last token, which may be the one that breaks
+  for (const int met : {-1, 0, 7}) {
+    const Token breaker = met < 0 ? model.prompt.back() : model.text[met];
+    const auto first = std::find(model.text.begin(), model.text.end(), breaker);
+    const int sound = met < 0 ? 0 : int(first - model.text.begin()) + 1;
+    const bool in_prompt = std::count(model.prompt.begin(), model.prompt.end(), breaker) > 0;
+    if (met >= 0 && in_prompt) continue;
+    model.break_at(breaker);
+    CAPTURE(met, breaker, sound);
+    const auto decoded = [&](Decoder& decoder, std::vector<Token>& seen) {
+      const auto error = test::error_of([&] {
+        decoder.generate(model.prompt, model.limits,
+                         [&](const CommittedToken& token) { seen.push_back(token.token); });
+      });
+      REQUIRE(error);
+      CHECK(error->code() == ExitCode::io);
+      return std::string(error->what());
+    };
+    std::vector<Token> plain_text;
+    const Model whole = model.load(1);
+    const std::string want = decoded(*plain_decoder(whole, 1), plain_text);
+    CHECK(want == fmt::format("the model gives no numbers: the logits at depth 4, position {} hold "
+                              "NaN",
+                              int(model.prompt.size()) - 1 + sound));
+    CHECK(plain_text == std::vector<Token>(model.text.begin(), model.text.begin() + sound));
+    for (int K = 1; K <= 4; ++K) {
+      const Model broken = model.load(K);
+      for (const LatticePolicy& policy : policies()) {
+        CAPTURE(K, int(policy.expand), policy.rows, policy.decs);
+        std::vector<Token> text;
+        const auto decoder = dex_decoder(broken, {}, policy, 1, {});
+        CHECK(decoded(*decoder, text) == want);
+        CHECK(text == plain_text);
+        text.clear();
+        CHECK(decoded(*decoder, text) == want);  // the decoder is as good as new
+      }
+    }
+  }
+}
+
+TEST_CASE("an adapter without numbers proposes nothing, and changes no bit") {
+  const test::TempDir dir;
+  const auto path = test::TinyModel{.layers = 6, .vocab = 41}.write(dir / "m");
+  const auto prompt = random_prompt(5, 41, 3);
+  const Limits limits{.max_tokens = 20, .ignore_stop = true};
+  for (int K = 2; K <= 4; ++K) {
+    const Model model = Model::load(path, DepthSet::uniform(K, 6), Dtype::f32);
+    const DecodeResult want = plain_decoder(model, 1)->generate(prompt, limits, {});
+    const Adapters adapters = random_adapters(model, 5, 1e30f);
+    for (const LatticePolicy& policy : policies()) {
+      CAPTURE(K, int(policy.expand), policy.rows, policy.decs);
+      const DecodeResult got =
+          dex_decoder(model, adapters, policy, 1, {})->generate(prompt, limits, {});
+      CHECK(first_difference(want, got).value_or("equal") == "equal");
+      for (const CommittedToken& token : got.tokens) CHECK(token.branch == K - 1);
+    }
+  }
+}
+
+TEST_CASE("ids without a token are emitted by no decoder, and everything up to one stays") {
+  constexpr int kAdded = test::kByteVocabulary + 20, kRows = kAdded + 30;
+  const test::TempDir dir;
+  const auto path =
+      test::TinyModel{.layers = 4, .vocab = kRows, .scale = 0.2f}.write(dir / "model");
+  const auto has_token = [](Token id) { return id < test::kByteVocabulary || id == kAdded; };
+  const Limits limits{.max_tokens = 30, .ignore_stop = true};
+  const auto prompt = random_prompt(4, test::kByteVocabulary, 8);
+  const auto decoded = [&](const Method& method, const std::string& depths) {
+    const Session session({.model = path, .depths = depths, .threads = 1});
+    return method.make(session)->generate(prompt, limits, {});
+  };
+  // ids in, ids out: every row may win, as it may with transformers
+  const DecodeResult every = decoded(ar_method(), "");
+  const auto bare = std::find_if_not(every.tokens.begin(), every.tokens.end(),
+                                     [&](const CommittedToken& t) { return has_token(t.token); });
+  REQUIRE(bare != every.tokens.end());
+  CHECK(bare != every.tokens.begin());
+
+  test::write_byte_tokenizer(path);
+  write_file(path / "added_tokens.json", fmt::format(R"({{"<|far|>": {}}})", kAdded));
+  const DecodeResult want = decoded(ar_method(), "");
+  CHECK(std::equal(every.tokens.begin(), bare, want.tokens.begin(),
+                   [](const auto& a, const auto& b) { return a.token == b.token; }));
+  for (const CommittedToken& t : want.tokens) CHECK(has_token(t.token));
+  for (const char* depths : {"", "2", "1,3", "1,2,3"})
+    for (const ExploreOptions& options :
+         {ExploreOptions{.expand = "full"}, ExploreOptions{.rows = 4},
+          ExploreOptions{.rows = 16, .width = 4096}})
+      CHECK(first_difference(want, decoded(dex_method(options), depths)).value_or("equal") ==
+            "equal");
+
+  const Session session({.model = path, .depths = "1,2,3", .threads = 1});
+  EadReader reader(session);
+  reader.read(0, prompt, want);
+  for (const EadRow& row : reader.readings().front().rows)
+    for (const Token candidate : row.candidates) CHECK(has_token(candidate));
 }
 
 namespace {

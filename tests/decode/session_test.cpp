@@ -25,7 +25,7 @@ std::pair<ExitCode, std::string> refusal(Action action) {
 }
 
 void write_adapters(const std::filesystem::path& dir, const ModelConfig& config,
-                    const std::string& fingerprint) {
+                    const std::string& fingerprint, const Digests& digests = {}) {
   const auto weights = AdapterWeights::paper_start(config, 2 * config.hidden_size, 1, 2);
   std::map<std::string, StoredTensor> tensors;
   for (const auto& [name, tensor] : weights.named())
@@ -34,11 +34,36 @@ void write_adapters(const std::filesystem::path& dir, const ModelConfig& config,
                      {.depths = {2},
                       .hidden_size = config.hidden_size,
                       .width = 2 * config.hidden_size,
-                      .model_fingerprint = fingerprint},
+                      .model_fingerprint = fingerprint,
+                      .model_tensors = digests},
                      tensors);
 }
 
 }  // namespace
+
+TEST_CASE("a session takes digests of the model where adapters name them, and nowhere else") {
+  const test::TempDir dir;
+  const auto path = test::TinyModel{}.write(dir / "m");
+  const Model model = Model::load(path, DepthSet({2}, 4), Dtype::f32, WeightLayout::panels,
+                                  DigestsOf::what_is_read);
+  const auto taken = [&](const fs::path& adapters) {
+    return Session({.model = path, .adapters = adapters, .depths = "2", .threads = 1})
+        .model()
+        .digests.has_value();
+  };
+  CHECK_FALSE(taken({}));
+  write_adapters(dir / "named", model.config, model.fingerprint, model.known_digests());
+  CHECK(taken(dir / "named"));
+  write_adapters(dir / "ends only", model.config, model.fingerprint, {});  // an older form
+  CHECK_FALSE(taken(dir / "ends only"));
+
+  auto others = model.known_digests();
+  others.at("model.layers.3.mlp.up_proj.weight") = "another";
+  write_adapters(dir / "others", model.config, model.fingerprint, others);
+  const auto [code, message] = refusal([&] { taken(dir / "others"); });
+  CHECK(code == ExitCode::usage);
+  CHECK(message.find("model.layers.3.mlp.up_proj.weight has SHA-256 another") != std::string::npos);
+}
 
 TEST_CASE("options that cannot be are refused with the value seen") {
   const test::TempDir dir;

@@ -255,8 +255,8 @@ TEST_CASE(
     "adapters") {
   const TempDir dir;
   const auto path = dex::test::TinyModel{}.write(dir / "m");
-  const dex::Model model =
-      dex::Model::load(path, dex::DepthSet({1, 3}, 4), dex::Dtype::f32, dex::WeightLayout::rows);
+  const dex::Model model = dex::Model::load(path, dex::DepthSet({1, 3}, 4), dex::Dtype::f32,
+                                            dex::WeightLayout::rows, dex::DigestsOf::what_is_read);
   const auto samples = dex::test::tiny_samples(9, 97, 2);
   const dex::TrainOptions options{.out = dir / "run",
                                   .depths = "1,3",

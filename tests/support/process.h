@@ -72,6 +72,16 @@ class Process {
   }
   std::string log() const { return read_file(log_); }
 
+  // Waits until it has mapped a file of that name; false where it ends without.
+  bool wait_until_mapped(const std::string& name) {
+    while (!ended()) {
+      std::ifstream maps("/proc/" + std::to_string(pid_) + "/maps");
+      for (std::string line; std::getline(maps, line);)
+        if (line.ends_with("/" + name)) return true;
+    }
+    return false;
+  }
+
   // Waits until a signal no longer ends the process unasked: it is held back, caught or ignored.
   void wait_until_prepared_for(int signal) {
     namespace fs = std::filesystem;

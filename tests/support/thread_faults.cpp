@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <spawn.h>
 
 #include <atomic>
 #include <cerrno>
@@ -38,4 +39,15 @@ extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attribute
   if (dex::test::refused()) return EAGAIN;
   return reinterpret_cast<Create*>(dlsym(RTLD_NEXT, "pthread_create"))(thread, attributes, run,
                                                                        argument);
+}
+
+extern "C" int posix_spawnp(pid_t* process, const char* file,
+                            const posix_spawn_file_actions_t* actions,
+                            const posix_spawnattr_t* attributes, char* const arguments[],
+                            char* const environment[]) {
+  using Spawn = int(pid_t*, const char*, const posix_spawn_file_actions_t*,
+                    const posix_spawnattr_t*, char* const[], char* const[]);
+  if (dex::test::refused()) return EAGAIN;
+  return reinterpret_cast<Spawn*>(dlsym(RTLD_NEXT, "posix_spawnp"))(
+      process, file, actions, attributes, arguments, environment);
 }

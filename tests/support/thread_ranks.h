@@ -78,7 +78,8 @@ struct ThreadRanks {
       gpu_link.connect(gpu_peers(layout));
       ranks.use_gpu_link(gpu_link);
     }
-    const Model part = Model::load(model, depths, Dtype::f32, WeightLayout::rows, layout.stages());
+    const Model part = Model::load(model, depths, Dtype::f32, WeightLayout::rows, layout.stages(),
+                                   DigestsOf::what_is_read);
     alter(rank, part);
     const TrainingData data{.size = samples.size(),
                             .sample =

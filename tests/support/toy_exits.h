@@ -28,8 +28,11 @@ class ToyExits {
     return shuffled(own);
   }
 
+  // Without numbers after a prefix that holds `broken`, from some exit on.
   ExitAnswer answer(const std::vector<Token>& prefix, int k, int width,
                     const std::vector<Token>& asked) const {
+    if (std::find(prefix.begin(), prefix.end(), broken) != prefix.end() && k >= breaks_at)
+      return {.numbers = false};
     const auto order = ranked(prefix, k);
     ExitAnswer a;
     a.tokens.assign(order.begin(), order.begin() + std::min(width, vocab_));
@@ -42,6 +45,9 @@ class ToyExits {
     a.reference = a.tokens.front();
     return a;
   }
+
+  Token broken = -1;
+  int breaks_at = 0;
 
  private:
   static std::uint64_t mix(std::uint64_t x) {

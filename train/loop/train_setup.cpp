@@ -95,7 +95,7 @@ void require_same_run(TrainSetup& setup) {
   asked.update(setup.identity);
   asked.update(control_of(setup.options));
   require_agreement(setup.ranks, asked);
-  setup.model_tensors = agreed_union(setup.ranks, "SHA-256", setup.model.digests);
+  setup.model_tensors = agreed_union(setup.ranks, "SHA-256", setup.model.known_digests());
   setup.identity["model_digest"] = joint_digest(setup.model_tensors);
 }
 

@@ -46,12 +46,18 @@ at::Tensor best_of(const at::Tensor& logits_RV, std::int64_t width) {
 class Ranker {
  public:
   explicit Ranker(const Head& head)
-      : head_(head), weight_VD_(head.matrix().plain().to(at::kFloat)) {}
+      : head_(head),
+        weight_VD_(head.matrix().plain().to(at::kFloat)),
+        holes_(at::empty({std::int64_t(head.holes().size())}, at::kLong)) {
+    std::copy(head.holes().begin(), head.holes().end(), holes_.data_ptr<std::int64_t>());
+    holes_ = holes_.to(weight_VD_.device());
+  }
 
   // (rows, width) ids, best first; the lowest id is the best among equals, on the CPU.
   at::Tensor rank(const at::Tensor& normed_RD, std::int64_t width) const {
     const at::Tensor narrowed = normed_RD.to(head_.matrix().plain().scalar_type()).to(at::kFloat);
-    const at::Tensor logits_RV = at::linear(narrowed, weight_VD_);
+    at::Tensor logits_RV = at::linear(narrowed, weight_VD_);
+    logits_RV.index_fill_(1, holes_, kLowest);
     require(!logits_RV.isnan().any().item<bool>(), ExitCode::usage,
             "the logits of held-out text hold NaN");
     return best_of(logits_RV.cpu(), std::min(width, logits_RV.size(1)));
@@ -59,7 +65,7 @@ class Ranker {
 
  private:
   const Head& head_;
-  at::Tensor weight_VD_;
+  at::Tensor weight_VD_, holes_;  // ids that are never emitted
 };
 
 // Sums over rows: whole numbers, exact whoever adds them. Behind the named ones the agreements by

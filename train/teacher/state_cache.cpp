@@ -60,7 +60,7 @@ StateCache::StateCache(fs::path dir, const Model& model, const std::string& data
                       {"version", version()},
                       {kNumbersField, kNumbersVersion},
                       {"model_fingerprint", model.fingerprint},
-                      {"model_digest", joint_digest(model.digests)},
+                      {"model_digest", joint_digest(model.known_digests())},
                       {"data_digest", data_digest},
                       {"depths", model.depths.text()},
                       {"dtype", name_of(model.stages.front().dtype())},

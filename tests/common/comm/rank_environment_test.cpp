@@ -120,10 +120,23 @@ TEST_CASE("of a refused environment rank and meeting place are known where they 
   CHECK(known->rank == 3);
   CHECK(known->address == "n1");
   CHECK(known->port == 1234);
-  for (const char* name : {"RANK", "MASTER_ADDR", "MASTER_PORT"})
+  for (const char* rank : {"one", "-1", "3.0", "99999999999"}) {
+    CAPTURE(rank);
+    const auto nameless = place(with(kTorchrun, "RANK", rank));
+    REQUIRE(nameless);
+    CHECK(nameless->rank == kUnknownRank);
+    CHECK(nameless->address == "n1");
+    CHECK(nameless->port == 1234);
+  }
+  CHECK(place(without(kTorchrun, "RANK"))->rank == kUnknownRank);
+  for (const char* name : {"MASTER_ADDR", "MASTER_PORT"}) {
     CHECK_FALSE(place(without(kTorchrun, name)));
-  CHECK_FALSE(place(with(kTorchrun, "RANK", "one")));
-  CHECK_FALSE(place(kSlurm));
+  }
+  CHECK_FALSE(place(with(kTorchrun, "MASTER_PORT", "70000")));
+  CHECK(place(with(kSlurm, "SLURM_PROCID", "x"))->address == read(kSlurm).address);
+  CHECK(place(with(kSlurm, "SLURM_PROCID", "x"))->port == read(kSlurm).port);
+  CHECK(place(with(kOpenMpi, "OMPI_COMM_WORLD_RANK", "x"))->address == "127.0.0.1");
+  CHECK_FALSE(place({}));
 }
 
 TEST_CASE("a step of Slurm counts its own tasks, whatever the job has room for") {

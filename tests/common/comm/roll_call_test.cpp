@@ -108,6 +108,16 @@ TEST_CASE("a rank that ends before it joins ends the others with its reason", "[
                 "rank {}, joining: rank {} ({}", rank, bad, this_process())) != std::string::npos);
 }
 
+TEST_CASE("a process that does not even know its rank ends the others with its reason",
+          "[timing]") {
+  Meeting meeting;
+  meeting.join({meeting.place(0, 3), meeting.place(1, 3), meeting.place(kUnknownRank, 1 << 20)},
+               [&](std::size_t i) { require(i < 2, ExitCode::usage, "RANK is \"one\""); });
+  meeting.check_all(2, {"RANK is \"one\""});
+  for (const std::size_t rank : {0u, 1u})
+    CHECK(meeting.errors[rank].find("joining: " + this_process()) != std::string::npos);
+}
+
 TEST_CASE("ranks that all end before they join do not wait for each other", "[timing]") {
   Meeting meeting;
   meeting.join({meeting.place(0, 2), meeting.place(1, 2)},

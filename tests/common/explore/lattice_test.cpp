@@ -42,8 +42,8 @@ class SlowExplorers {
       for (int k = 0; k < num_stages_; ++k) lattice_.record(k, std::move(pending_[k]));
       while (const auto committed = lattice_.commit()) {
         tokens.push_back(*committed);
+        if (int(tokens.size()) == room_ || !committed->numbers) return tokens;
         text_.push_back(committed->token);
-        if (int(tokens.size()) == room_) return tokens;
       }
       peak_nodes = std::max(peak_nodes, lattice_.live_nodes());
       std::vector<Proposal> proposals;
@@ -54,7 +54,7 @@ class SlowExplorers {
     }
   }
 
-  int peak_nodes = 0, peak_wave = 0;
+  int peak_nodes = 0, peak_wave = 0, without_numbers = 0;
   const Proposer* drafts = nullptr;
   const RowPool& pool() const { return pool_; }
 
@@ -73,6 +73,7 @@ class SlowExplorers {
       REQUIRE(seen == prefix_of(ids[i]));
       REQUIRE(layout.positions[i] == int(seen.size()) - 1);
       pending_[k].push_back(exits_.answer(seen, k, policy_.answer_width(num_stages_), asked[i]));
+      without_numbers += !pending_[k].back().numbers;
     }
   }
 
@@ -225,6 +226,46 @@ TEST_CASE(
       }
       CHECK(rounds == branch + 1);
     }
+}
+
+TEST_CASE("answers without numbers on branches that are not committed change nothing") {
+  int proposed = 0, met = 0;
+  for (int K = 1; K <= 4; ++K)
+    for (std::uint64_t seed = 0; seed < 20; ++seed)
+      for (const LatticePolicy& policy :
+           {kFull, LatticePolicy{.rows = 2, .width = 3}, LatticePolicy{.rows = 8}})
+        for (int breaks_at = 0; breaks_at < K; ++breaks_at) {
+          CAPTURE(K, seed, int(policy.expand), policy.rows, breaks_at);
+          constexpr int kVocab = 9, kRoom = 9;
+          const std::vector<Token> prompt{0};
+          ToyExits exits(K, kVocab, seed);
+          const auto want = plain_text(exits, K, prompt, kRoom);
+          for (Token broken = 1; broken < kVocab; ++broken) {
+            exits.broken = broken;
+            exits.breaks_at = breaks_at;
+            // the row of the last token is never read
+            const auto at = std::find(want.begin(), want.end() - 1, broken);
+            SlowExplorers explorers(exits, K, policy, prompt, kRoom);
+            const auto got = explorers.run();
+            REQUIRE_FALSE(got.empty());
+            if (at == want.end() - 1) {
+              CHECK(ids(got) == want);
+              for (const CommittedToken& token : got) CHECK(token.numbers);
+              proposed += explorers.without_numbers > 0;
+            } else {
+              // up to the row where plain decoding meets it, too, and no further
+              const auto sound = std::size_t(at - want.begin()) + 1;
+              REQUIRE(got.size() == sound + 1);
+              CHECK_FALSE(got.back().numbers);
+              auto begun = ids(got);
+              begun.pop_back();
+              CHECK(begun == std::vector<Token>(want.begin(), want.begin() + long(sound)));
+              ++met;
+            }
+          }
+        }
+  CHECK(proposed > 100);
+  CHECK(met > 100);
 }
 
 TEST_CASE("every policy commits plain text, attends to the right prefix and keeps its bounds") {

@@ -7,6 +7,7 @@
 #include "common/base/file.h"
 #include "common/model/model.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/thread_faults.h"
 #include "tests/support/tiny_model.h"
 
 using namespace dex;
@@ -19,6 +20,8 @@ namespace {
 // Matrices of 16 KiB and more: with a middle that the fingerprint does not see.
 const TinyModel kTiny{
     .layers = 3, .hidden = 64, .kv_heads = 4, .head_dim = 16, .intermediate = 96, .tied = false};
+
+constexpr DigestsOf kAll = DigestsOf::what_is_read;
 
 Digests expected(const fs::path& path) {
   const WeightFile weights = WeightFile::open(path);
@@ -38,8 +41,8 @@ TEST_CASE("a loaded model has the digest of every tensor's bytes, for any type a
     const Digests wanted = expected(path);
     const DepthSet depths({1}, tiny.layers);
     for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::i8})
-      CHECK(Model::load(path, depths, dtype).digests == wanted);
-    CHECK(Model::load(path, depths, Dtype::bf16, WeightLayout::rows).digests == wanted);
+      CHECK(Model::load(path, depths, dtype, WeightLayout::panels, kAll).digests == wanted);
+    CHECK(Model::load(path, depths, Dtype::bf16, WeightLayout::rows, kAll).digests == wanted);
     WeightFile weights = WeightFile::open(path);
     CHECK(model_digests(read_model_config(path), weights) == wanted);
   }
@@ -52,8 +55,8 @@ TEST_CASE("shares of a model have the digests of what they read, together those 
   Digests all;
   for (int k = 0; k < 3; ++k) {
     const Model share =
-        Model::load(path, depths, Dtype::f32, WeightLayout::rows, StageShare{k, k + 1});
-    for (const auto& [name, digest] : share.digests) {
+        Model::load(path, depths, Dtype::f32, WeightLayout::rows, StageShare{k, k + 1}, kAll);
+    for (const auto& [name, digest] : share.known_digests()) {
       const bool of_layer = name.starts_with("model.layers.");
       CHECK((!of_layer || name.starts_with(fmt::format("model.layers.{}.", k))));
       CHECK((name != "model.embed_tokens.weight" || k == 0));
@@ -63,10 +66,26 @@ TEST_CASE("shares of a model have the digests of what they read, together those 
   CHECK(all == expected(path));
 }
 
+TEST_CASE("no digest is taken of a model that is compared with nothing") {
+  const TempDir dir;
+  const fs::path path = TinyModel{}.write(dir / "m");
+  const auto load = [&](DigestsOf digests) {
+    return Model::load(path, DepthSet({2}, 4), Dtype::f32, WeightLayout::panels, digests);
+  };
+  test::give_threads(0);  // digests are taken by threads of their own, which cannot be had now
+  CHECK_NOTHROW(load(DigestsOf::nothing));
+  CHECK_THROWS_WITH(load(kAll), Catch::Contains("digests of tensors"));
+  test::give_threads(-1);
+  CHECK(load(kAll).digests.has_value());
+  const Model plain = Model::load(path, DepthSet({2}, 4), Dtype::f32);
+  CHECK_FALSE(plain.digests.has_value());
+  CHECK_THROWS_AS(plain.known_digests(), Error);
+}
+
 TEST_CASE("a byte in a tensor's middle changes its digest alone, and not the fingerprint") {
   const TempDir dir;
   const fs::path path = kTiny.write(dir / "m"), file = path / "model.safetensors";
-  const Model before = Model::load(path, DepthSet({1}, 3), Dtype::f32);
+  const Model before = Model::load(path, DepthSet({1}, 3), Dtype::f32, WeightLayout::rows, kAll);
   const std::string whole = read_file(file);
   std::map<std::string, std::size_t> middles;
   {
@@ -84,12 +103,12 @@ TEST_CASE("a byte in a tensor's middle changes its digest alone, and not the fin
     std::string altered = whole;
     altered[place] ^= 1;
     write_file(file, altered);
-    const Model after = Model::load(path, DepthSet({1}, 3), Dtype::f32);
+    const Model after = Model::load(path, DepthSet({1}, 3), Dtype::f32, WeightLayout::rows, kAll);
     CHECK(after.fingerprint == before.fingerprint);
-    Digests digests = after.digests;
-    CHECK(digests.at(name) != before.digests.at(name));
-    digests[name] = before.digests.at(name);
-    CHECK(digests == before.digests);
-    CHECK(joint_digest(after.digests) != joint_digest(before.digests));
+    Digests digests = after.known_digests();
+    CHECK(digests.at(name) != before.known_digests().at(name));
+    digests[name] = before.known_digests().at(name);
+    CHECK(digests == before.known_digests());
+    CHECK(joint_digest(after.known_digests()) != joint_digest(before.known_digests()));
   }
 }

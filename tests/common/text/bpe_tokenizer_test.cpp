@@ -1,6 +1,7 @@
 #include "common/text/bpe_tokenizer.h"
 
 #include <time.h>
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <random>
 #include <thread>
@@ -284,6 +285,16 @@ TEST_CASE("merges that are missing, cut or another tokenizer's are refused") {
       check_refused(reversed, "model.merges[0]", "\"zz\" is not in model.vocab");
     else
       made(reversed);
+  }
+  for (unsigned seed = 0; seed < 20; ++seed) {  // whatever order they stand in
+    json mixed = whole;
+    auto& list = mixed["model"]["merges"];
+    std::shuffle(list.begin(), list.end(), std::mt19937(seed));
+    made(mixed);
+    json cut = others;
+    auto& rest = cut["model"]["merges"];
+    std::shuffle(rest.begin(), rest.end(), std::mt19937(seed));
+    check_refused(cut, "299 merges", "one in 100");
   }
   json bytes_only = test::tiny_bpe_json({.merges = {}});
   CHECK(made(bytes_only)->encode("ab").size() == 2);

@@ -149,22 +149,83 @@ TEST_CASE("vicuna") {
         "<s> Be short. USER: Hi ASSISTANT:{ Hello.</s>}");
 }
 
-TEST_CASE("a prompt is the beginning of the training text, whatever the answer begins with") {
+TEST_CASE("a prompt is the beginning of the training text") {
   for (const std::string& name : ChatTemplate::names()) {
     // their last answers open with an empty thought
     if (name == "qwen3-thinking" || name == "qwen3") continue;
     const Tokenizer& tokenizer = name == "llama2" || name == "vicuna" ? pieces() : bpe();
     for (const std::string answer : {"Yes", "\nYes", " the", "\n\n\n", "12"}) {
+      CAPTURE(name, answer);
       const Messages talk = {{"user", "Hi"}, {"assistant", answer}};
       const auto full = ChatTemplate::named(name).render(talk, tokenizer, false);
       const auto prompt =
           ChatTemplate::named(name).render(std::span(talk).first(1), tokenizer, true);
       REQUIRE(full.tokens.size() > prompt.tokens.size());
-      CHECK(std::equal(prompt.tokens.begin(), prompt.tokens.end(), full.tokens.begin()));
       CHECK(std::count(prompt.supervised.begin(), prompt.supervised.end(), 1) == 0);
-      CHECK(full.supervised[prompt.tokens.size()] == 1);
+      // ChatML's line feed before an answer is one token with the answer's own
+      const bool joined = prompt.tokens.back() == tokenizer.encode("\n")[0] && answer[0] == '\n';
+      const std::size_t shared = prompt.tokens.size() - joined;
+      CHECK(std::equal(prompt.tokens.begin(), prompt.tokens.begin() + std::ptrdiff_t(shared),
+                       full.tokens.begin()));
+      CHECK(full.supervised[shared] == 1);
+      CHECK(std::count(full.supervised.begin(), full.supervised.begin() + std::ptrdiff_t(shared),
+                       1) == 0);
     }
   }
+}
+
+// Tokenised in one piece from one control to the next, which is what the reference does.
+TEST_CASE("an answer's first token may begin in the header that stands before it") {
+  const Tokenizer& tokenizer = bpe();
+  const std::vector<Token> feeds = tokenizer.encode("\n\n");
+  REQUIRE(feeds.size() == 1);
+  for (const std::string answer : {"\nYes", "\n", "\n\nthe", "\n\n\n\n", " the", "  12", "Yes"}) {
+    CAPTURE(answer);
+    const auto chat = ChatTemplate::named("chatml").render(
+        Messages{{"user", "Hi"}, {"assistant", answer}}, tokenizer, false);
+    std::vector<Token> wanted;
+    const auto control = [&](const char* name) { wanted.push_back(*tokenizer.special_id(name)); };
+    const auto text = [&](const std::string& one) {
+      for (const Token id : tokenizer.encode(one)) wanted.push_back(id);
+    };
+    control("<|im_start|>");
+    text("user\nHi");
+    control("<|im_end|>");
+    text("\n");
+    control("<|im_start|>");
+    const std::size_t header = wanted.size() + tokenizer.encode("assistant").size();
+    text("assistant\n" + answer);
+    control("<|im_end|>");
+    text("\n");
+    CHECK(chat.tokens == wanted);
+    // a token that holds a byte of the answer is the answer's
+    const bool joined = chat.tokens[header] == feeds[0];
+    CHECK(joined == (answer[0] == '\n'));
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      CHECK(int(chat.supervised[i]) == (i >= header + !joined && i + 1 < wanted.size()));
+  }
+}
+
+TEST_CASE("an unfinished rendering ends where the last answer does") {
+  for (const std::string& name : ChatTemplate::names()) {
+    CAPTURE(name);
+    const Tokenizer& tokenizer = name == "llama2" || name == "vicuna" ? pieces() : bpe();
+    const auto chat = ChatTemplate::named(name);
+    const auto text = [&](const RenderedChat& made) { return test::whole_text(made, tokenizer); };
+    const Messages talk = {kTalk[0], kTalk[1], kTalk[2], {"assistant", "Yes, the"}};
+    const std::string whole = text(chat.render(talk, tokenizer, false));
+    const std::string begun = text(chat.render_unfinished(talk, tokenizer));
+    CHECK(whole.starts_with(begun));
+    CHECK_THAT(begun, Catch::EndsWith("Yes, the"));
+    const Messages empty = {kTalk[0], {"assistant", ""}};
+    CHECK(text(chat.render(empty, tokenizer, false))
+              .starts_with(text(chat.render_unfinished(empty, tokenizer))));
+    CHECK_THROWS_WITH(chat.render_unfinished(std::span(kTalk).first(3), tokenizer),
+                      Catch::Contains("\"user\"") && Catch::Contains("\"assistant\""));
+  }
+  CHECK(test::whole_text(ChatTemplate::named("chatml").render_unfinished(kTalk, bpe()), bpe()) ==
+        "<|im_start|>user\nHi there<|im_end|>\n<|im_start|>assistant\nHello.<|im_end|>\n"
+        "<|im_start|>user\nthe end?<|im_end|>\n<|im_start|>assistant\nYes");
 }
 
 TEST_CASE("supervised tokens are the answers and their end tokens, nothing else") {

@@ -154,6 +154,42 @@ TEST_CASE("thoughts have the place that the template gives them") {
   }
 }
 
+TEST_CASE("an unfinished rendering ends where the last answer stands") {
+  const auto python = test::python_with_jinja2();
+  if (!python) return;
+  const auto begun = [&](const std::string& jinja, const Messages& messages) {
+    const TinyModel model(jinja);
+    const auto chat = ChatTemplate::of_model(model.path(), {.python = *python});
+    try {
+      return test::whole_text(chat.render_unfinished(messages, model.tokenizer()),
+                              model.tokenizer());
+    } catch (const ConversationRefused& error) {
+      return std::string("unproven");
+    }
+  };
+  const std::string chatml = kEach + kTurn + kEnd + kOpen;
+  const std::string before = "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n";
+  const auto answered = [](const std::string& text) {
+    return Messages{{"user", "q"}, {"assistant", text}};
+  };
+  CHECK(begun(chatml, answered("Yes")) == before + "Yes");
+  CHECK(begun(chatml, answered("Yes \n")) == before + "Yes \n");
+  CHECK(begun(chatml, answered("")) == before);
+  CHECK(begun(chatml, answered("q")) == before + "q");
+  CHECK(begun(chatml, answered("a<|im_end|>")) == before + "a<|im_end|>");
+  const std::string trims = kEach + "{{ '<s>' + m['content'] | trim + '</s>' }}" + kEnd;
+  CHECK(begun(trims, answered(" Yes \n")) == "<s>q</s><s>Yes");
+  // reasoning stands before the answer, and stays
+  const std::string thinks =
+      kEach + "{{ '<s>' + (m.reasoning_content or '') + '|' + m.content + '</s>' }}" + kEnd;
+  CHECK(begun(thinks, {{"user", "q"}, {"assistant", "Yes", "hm"}}) == "<s>|q</s><s>hm|Yes");
+  // what is not the last answer, or is none that can be seen, cannot be gone on with
+  CHECK(begun(kEach + "{{ m.content | upper }}" + kEnd, answered("Yes")) == "unproven");
+  CHECK(begun("{{ messages[1].content + '</s>' + messages[0].content }}", answered("Yes")) ==
+        "unproven");
+  CHECK(begun("no message at all", answered("Yes")) == "unproven");
+}
+
 TEST_CASE("tags that somebody typed stay text, and keep their place") {
   const auto python = test::python_with_jinja2();
   if (!python) return;

@@ -10,8 +10,12 @@
 #include <thread>
 
 #include "common/base/error.h"
+#include "common/text/chat_template.h"
 #include "tests/support/child.h"
+#include "tests/support/errors.h"
+#include "tests/support/python.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/thread_faults.h"
 
 using namespace dex;
 using nlohmann::json;
@@ -46,11 +50,51 @@ std::string failure(const std::string& then, std::chrono::seconds deadline = kLo
   return "no error";
 }
 
-bool runs(pid_t process) {
-  std::ifstream status("/proc/" + std::to_string(process) + "/stat");
-  std::string number, name, state;
-  return bool(status >> number >> name >> state) && state != "Z" && state != "X";
+struct Stat {
+  std::string state;
+  long ticks = 0;  // of its own work, a hundredth of a second each
+};
+Stat stat_of(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string word;
+  Stat stat;
+  file >> word >> word >> stat.state;
+  for (int i = 0; i < 10; ++i) file >> word;
+  file >> stat.ticks;
+  return stat;
 }
+bool runs(pid_t process) {
+  const std::string state = stat_of(process).state;
+  return !state.empty() && state != "Z" && state != "X";
+}
+
+// A Python process that tells its number.
+class Named {
+ public:
+  std::string script(const std::string& then) const {
+    return "import os\nopen('" + file_ + ".new', 'w').write(str(os.getpid()))\nos.rename('" +
+           file_ + ".new', '" + file_ + "')\n" + then;
+  }
+  pid_t number() const {  // waits for it
+    for (int i = 0; i < 4000 && !std::filesystem::exists(file_); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    pid_t process = 0;
+    std::ifstream(file_) >> process;
+    return process;
+  }
+  // Until it has ended, or so many seconds are over; returns whether it has.
+  bool ends_within(double seconds) const {
+    const pid_t process = number();
+    REQUIRE(process > 0);
+    for (int i = 0; i < int(100 * seconds) && runs(process); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return !runs(process);
+  }
+
+ private:
+  test::TempDir dir_;
+  std::string file_ = (dir_.path() / "pid").string();
+};
 
 }  // namespace
 
@@ -89,25 +133,52 @@ TEST_CASE("a Python that is none is refused with its name") {
 }
 
 TEST_CASE("a Python process ends with its parent, even one that is killed") {
-  const test::TempDir dir;
-  const std::string file = (dir.path() / "pid").string();
-  const std::string waits =
-      script("open('" + file + ".new', 'w').write(str(os.getpid()))\nos.rename('" + file +
-             ".new', '" + file + "')\nread()\nsys.stdin.buffer.read(1)\n");
+  const Named named;
+  const std::string waits = named.script(script("read()\nsys.stdin.buffer.read(1)\n"));
   const int code = test::code_in_child([&] {
     PythonProcess python("python3", waits.c_str(), kLong);
-    for (int i = 0; i < 4000 && !std::filesystem::exists(file); ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    named.number();
     kill(getpid(), SIGKILL);
     return 0;
   });
   CHECK(code == 1000 + SIGKILL);
-  pid_t process = 0;
-  std::ifstream(file) >> process;
-  REQUIRE(process > 0);
-  for (int i = 0; i < 2000 && runs(process); ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  CHECK(!runs(process));
+  CHECK(named.ends_within(20));
+}
+
+TEST_CASE("a template that never ends goes with the process that asked, even one that is killed",
+          "[timing]") {
+  const auto with_jinja2 = test::python_with_jinja2();
+  if (!with_jinja2) return;
+  const Named named;
+  const std::string renders = named.script(kRenderTemplate);
+  const int code = test::code_in_child([&] {
+    PythonProcess python(*with_jinja2, renders.c_str(), kLong);
+    const std::string loop = "{% for i in range(99999) %}";
+    python.ask({{"template", loop + loop + "{% endfor %}{% endfor %}"},
+                {"sees", json::object()},
+                {"now", 0},
+                {"memory", std::int64_t{1} << 32},
+                {"seconds", 65}});
+    std::thread([&] { python.ask({{{"messages", json::array()}, {"open", false}}}); }).detach();
+    for (const long before = stat_of(named.number()).ticks;
+         stat_of(named.number()).ticks < before + 20;)  // it renders
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    kill(getpid(), SIGKILL);
+    return 0;
+  });
+  CHECK(code == 1000 + SIGKILL);
+  CHECK(named.ends_within(12));  // a busy machine; the alarm is at 65
+}
+
+TEST_CASE("a Python that cannot be had for want of processes may be had later") {
+  const test::TempDir dir;
+  dir.write("tokenizer_config.json", json{{"chat_template", "{{ 'none of ours' }}"}}.dump());
+  test::give_threads(0);
+  const auto error = test::error_of([&] { ChatTemplate::of_model(dir.path()); });
+  test::give_threads(-1);
+  REQUIRE(error);
+  CHECK(error->code() == ExitCode::temporary);
+  CHECK_THAT(error->what(), Catch::Contains("cannot be run: Resource temporarily unavailable"));
 }
 
 TEST_CASE("which Python is tried") {

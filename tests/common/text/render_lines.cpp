@@ -20,8 +20,10 @@ std::vector<dex::Message> messages_of(const json& list) {
 
 json answer(const dex::ChatTemplate& chat, const dex::Tokenizer& tokenizer, const json& line) {
   try {
-    const auto rendered =
-        chat.render(messages_of(line.at("messages")), tokenizer, line.value("open", false));
+    const auto messages = messages_of(line.at("messages"));
+    const auto rendered = line.value("unfinished", false)
+                              ? chat.render_unfinished(messages, tokenizer)
+                              : chat.render(messages, tokenizer, line.value("open", false));
     return {{"ids", rendered.tokens}, {"supervised", rendered.supervised}};
   } catch (const dex::ConversationRefused& error) {
     return {{"refused", int(error.reason())}, {"message", error.what()}};

@@ -7,6 +7,7 @@
 #include "common/text/chat_spans.h"
 #include "common/text/chat_template.h"
 #include "common/text/python_process.h"
+#include "tests/support/forked_python.h"
 #include "tests/support/python.h"
 #include "tests/support/scale.h"
 #include "tests/support/shown_chat.h"
@@ -208,6 +209,7 @@ TEST_CASE("an altered template is rendered as Jinja2 does, or refused", "[slow]"
   const auto tokenizer = load_tokenizer(dir.path());
   const json sees = {{"bos_token", "<s>"}, {"eos_token", "</s>"}};
   PythonProcess judge(*python, kJudge, std::chrono::seconds(60));
+  const test::ForkedPython forked(*python, /*seconds=*/5);
   int rendered = 0, refused = 0, no_template = 0;
   for (int seed = 0; seed < test::times(60, 10'000); ++seed) {
     Random random{unsigned(seed)};
@@ -218,7 +220,7 @@ TEST_CASE("an altered template is rendered as Jinja2 does, or refused", "[slow]"
     dir.write("tokenizer_config.json", config.dump());
     std::optional<ChatTemplate> chat;
     try {
-      chat = ChatTemplate::of_model(dir.path(), {.python = *python});
+      chat = ChatTemplate::of_model(dir.path(), {.python = forked.program()});
     } catch (const Error& error) {
       CHECK(error.code() == ExitCode::usage);
       ++no_template;

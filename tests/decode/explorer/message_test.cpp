@@ -9,7 +9,7 @@ namespace dex {
 namespace {
 
 Post some_post() {
-  return {.answers = {{7, {3, 1}, {0.5f, 0.25f}, {0.125f}, 0.75f, 42}, {}},
+  return {.answers = {{7, {3, 1}, {0.5f, 0.25f}, {0.125f}, 0.75f, 42}, {.numbers = false}},
           .events = {{.kind = Event::Kind::submit,
                       .sequence = 5,
                       .prompt = {9, 8},
@@ -28,7 +28,9 @@ TEST_CASE("posts and rows survive the wire") {
   CHECK(back.answers[0].asked == post.answers[0].asked);
   CHECK(back.answers[0].gap == 0.75f);
   CHECK(back.answers[0].hash == 42);
+  CHECK(back.answers[0].numbers);
   CHECK(back.answers[1].tokens.empty());
+  CHECK_FALSE(back.answers[1].numbers);
   REQUIRE(back.events.size() == 2);
   CHECK(back.events[0].kind == Event::Kind::submit);
   CHECK(back.events[0].sequence == 5);

@@ -80,10 +80,8 @@ const std::vector<FieldCase> kCases{
     {"use_beam_search", {"false"}, {"true"}},
     {"include_stop_str_in_output", {"false"}, {"true"}},
     {"return_tokens_as_token_ids", {"false"}, {"true"}},
-    {"continue_final_message", {"false"}, {"true"}},
     {"skip_special_tokens", {"true"}, {"false"}},
     {"spaces_between_special_tokens", {"true"}, {"false"}},
-    {"add_generation_prompt", {"true"}, {"false"}},
     {"stop", {"[]"}, {"\"x\"", "[\"x\"]", "\"\"", "{}"}},
     {"stop_token_ids", {"[]"}, {"[2]"}},
     {"bad_words", {"[]"}, {"[\"the\"]"}},
@@ -91,7 +89,6 @@ const std::vector<FieldCase> kCases{
     {"functions", {"[]"}, {"[{}]"}},
     {"documents", {"[]"}, {"[{\"text\":\"a\"}]"}},
     {"logit_bias", {"{}"}, {"{\"5\":1}", "[]"}},
-    {"chat_template_kwargs", {"{}"}, {"{\"enable_thinking\":false}"}},
     {"tool_choice", {"\"none\"", "\"auto\""}, {"\"required\"", "{\"type\":\"function\"}"}},
     {"function_call", {"\"none\"", "\"auto\""}, {"{\"name\":\"f\"}"}},
     {"response_format",
@@ -167,9 +164,73 @@ TEST_CASE("special tokens are added where they are always added") {
                Catch::Contains("add_special_tokens"));
 }
 
+TEST_CASE("what a template is told is read with messages, and refused with a prompt") {
+  const auto with = [](Json body, const char* fields) {
+    body.update(Json::parse(fields));
+    return body;
+  };
+  Json answered = chat_body();
+  answered["messages"].push_back({{"role", "assistant"}, {"content", "yes"}});
+  const auto job = [&](const Json& body, const char* fields) { return taken(with(body, fields)); };
+  CHECK(job(chat_body(), "{}").begins_answer);
+  CHECK(!job(chat_body(), "{}").goes_on_with_last);
+  CHECK(job(chat_body(), "{}").template_kwargs == "");
+  CHECK(job(chat_body(), R"({"add_generation_prompt":null})").begins_answer);
+  CHECK(job(chat_body(), R"({"add_generation_prompt":true})").begins_answer);
+  CHECK(!job(chat_body(), R"({"add_generation_prompt":false})").begins_answer);
+  CHECK(!job(answered, R"({"continue_final_message":false})").goes_on_with_last);
+  const Job open =
+      job(answered, R"({"continue_final_message":true,"add_generation_prompt":false})");
+  CHECK(open.goes_on_with_last);
+  CHECK(!open.begins_answer);
+  CHECK(job(chat_body(), R"({"chat_template_kwargs":{}})").template_kwargs == "");
+  CHECK(Json::parse(
+            job(chat_body(), R"({"chat_template_kwargs":{"a":{"b":[1,null]}}})").template_kwargs) ==
+        Json::parse(R"({"a":{"b":[1,null]}})"));
+
+  const auto refused = [&](const Json& body, const char* fields) {
+    const std::string reason = refusal(with(body, fields));
+    CAPTURE(fields, reason);
+    CHECK(reason != "");
+    return reason;
+  };
+  // as vLLM: one place is left to the model, and a new answer is the default
+  const auto both = [&](const char* fields, bool by_default) {
+    const std::string reason = refused(answered, fields);
+    CHECK_THAT(reason, Catch::Contains("\"continue_final_message\" is true and "
+                                       "\"add_generation_prompt\" is true"));
+    CHECK((reason.find("by default") != std::string::npos) == by_default);
+  };
+  both(R"({"continue_final_message":true})", true);
+  both(R"({"continue_final_message":true,"add_generation_prompt":null})", true);
+  both(R"({"continue_final_message":true,"add_generation_prompt":true})", false);
+  CHECK_THAT(
+      refused(chat_body(), R"({"continue_final_message":true,"add_generation_prompt":false})"),
+      Catch::Contains("by user"));
+  for (const char* field : {"\"add_generation_prompt\"", "\"continue_final_message\""})
+    for (const char* value : {"0", "1", "\"true\"", "[]", "{}"})
+      CHECK_THAT(refused(answered, fmt::format("{{{}:{}}}", field, value).c_str()),
+                 Catch::Contains(fmt::format("{} is {}", field, value)));
+  for (const char* value : {"[]", "\"{}\"", "true", "[{\"a\":1}]"})
+    refused(answered, fmt::format("{{\"chat_template_kwargs\":{}}}", value).c_str());
+  // a prompt has no template
+  CHECK(refusal(with(prompt_body(), R"({"add_generation_prompt":true,"chat_template_kwargs":{},
+                                        "continue_final_message":false})")) == "");
+  for (const char* fields :
+       {R"({"add_generation_prompt":false})", R"({"continue_final_message":true})",
+        R"({"chat_template_kwargs":{"a":1}})"})
+    refused(prompt_body(), fields);
+}
+
 TEST_CASE("every known field was tried, and the page shows their table") {
-  std::set<std::string_view> tried{"messages", "prompt", "max_tokens", "max_completion_tokens",
-                                   "add_special_tokens"};
+  std::set<std::string_view> tried{"messages",
+                                   "prompt",
+                                   "max_tokens",
+                                   "max_completion_tokens",
+                                   "add_special_tokens",
+                                   "chat_template_kwargs",
+                                   "add_generation_prompt",
+                                   "continue_final_message"};
   for (const FieldCase& field : kCases) tried.insert(field.name);
   std::set<std::string_view> seen;
   for (const JobFields& fields : job_fields())
@@ -358,8 +419,9 @@ TEST_CASE("nesting is taken as deep as anyone writes it, and no deeper") {
 TEST_CASE("fields that others ignored in silence are honoured or refused by name") {
   const auto path = test::shared("cases/new/N-B1-fields.jsonl");
   if (!path) return;
-  const std::set<std::string> wanted{"plain",      "parts",      "stop-empty", "format-text",
-                                     "bias-empty", "seed-top_p", "float-max",  "reasoning"};
+  const std::set<std::string> wanted{"ctk",        "agp",        "cfm",         "plain",
+                                     "parts",      "stop-empty", "format-text", "bias-empty",
+                                     "seed-top_p", "float-max",  "reasoning"};
   for (const JobLine& line : parse_jobs(read_file(*path))) {
     const std::string id = custom_id_of(line);
     CAPTURE(id);

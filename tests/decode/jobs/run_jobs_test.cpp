@@ -1,8 +1,9 @@
 #include "decode/jobs/run_jobs.h"
 
+#include <sys/stat.h>
+
 #include <catch2/catch.hpp>
 #include <chrono>
-#include <cstring>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -11,11 +12,13 @@
 #include "common/base/digest.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
-#include "common/base/safetensors.h"
 #include "decode/jobs/answer_row.h"
+#include "decode/jobs/job_prompt.h"
 #include "kernels/numbers_version.h"
+#include "tests/support/breaking_model.h"
 #include "tests/support/byte_tokenizer.h"
 #include "tests/support/errors.h"
+#include "tests/support/python.h"
 #include "tests/support/shared.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
@@ -86,64 +89,16 @@ TEST_CASE(
 
 namespace {
 
-// The last value of a row of a matrix becomes `value`.
-struct Spoilt {
-  std::string tensor;
-  int row = 0;
-  float value = 0;
-};
-
-void spoil(const std::filesystem::path& model, const std::vector<Spoilt>& values) {
-  const WeightFile weights = WeightFile::open(model);
-  auto tensors = weights.tensors();
-  std::map<std::string, std::vector<std::byte>> changed;
-  for (const Spoilt& one : values) {
-    StoredTensor& tensor = tensors.at(one.tensor);
-    auto& bytes = changed[one.tensor];
-    if (bytes.empty()) bytes.assign(tensor.bytes.begin(), tensor.bytes.end());
-    const auto width = std::size_t(tensor.shape.back()) * sizeof(float);
-    std::memcpy(bytes.data() + (one.row + 1) * width - sizeof(float), &one.value, sizeof(float));
-    tensor.bytes = bytes;
-  }
-  write_safetensors(model / "spoilt", tensors, weights.metadata());
-  std::filesystem::rename(model / "spoilt", model / "model.safetensors");
-}
-
 // An id that the tokenizer does not know: no exit proposes it.
 constexpr Token kBreaker = test::kByteVocabulary + 1;
 
-// Only that id has something in the last dimension, and the first layer cannot bear it.
 std::filesystem::path breaks_at_one_id(const test::TempDir& dir) {
-  const test::TinyModel tiny{.layers = 4,
-                             .hidden = 32,
-                             .intermediate = 48,
-                             .vocab = test::kByteVocabulary + 5,
-                             .max_positions = 64,
-                             .tied = false};
-  const auto model = tiny.write(dir / "model");
+  const auto model =
+      test::TinyModel{
+          .layers = 4, .vocab = test::kByteVocabulary + 5, .max_positions = 64, .tied = false}
+          .write(dir / "model");
   test::write_byte_tokenizer(model);
-  const std::string layer = "model.layers.0.";
-  std::vector<Spoilt> values{{"model.embed_tokens.weight", kBreaker, 1}};
-  for (int id = 0; id < tiny.vocab; ++id)
-    if (id != kBreaker) values.push_back({"model.embed_tokens.weight", id, 0});
-  for (int i = 0; i < tiny.intermediate; ++i)
-    for (const char* name : {"gate", "up"})
-      values.push_back({layer + "mlp." + name + "_proj.weight", i, 1e30f});
-  spoil(model, values);
-  // nothing else is ever written to that dimension
-  WeightFile weights = WeightFile::open(model);
-  auto tensors = weights.tensors();
-  std::map<std::string, std::vector<std::byte>> changed;
-  for (const char* name : {"self_attn.o_proj.weight", "mlp.down_proj.weight"}) {
-    StoredTensor& tensor = tensors.at(layer + name);
-    auto& bytes = changed[name];
-    bytes.assign(tensor.bytes.begin(), tensor.bytes.end());
-    const auto width = std::size_t(tensor.shape.back()) * sizeof(float);
-    std::fill(bytes.end() - std::ptrdiff_t(width), bytes.end(), std::byte{0});
-    tensor.bytes = bytes;
-  }
-  write_safetensors(model / "spoilt", tensors, weights.metadata());
-  std::filesystem::rename(model / "spoilt", model / "model.safetensors");
+  test::break_at(model, kBreaker);
   return model;
 }
 
@@ -287,6 +242,37 @@ TEST_CASE("an output that is there is replaced when that is asked for") {
   }
 }
 
+TEST_CASE("an output that is no file is refused before anything is read, whatever it is") {
+  namespace fs = std::filesystem;
+  const test::TempDir dir;
+  const auto input = dir.write("jobs.jsonl", "{\"prompt\":\"a\",\"max_tokens\":2}\n");
+  REQUIRE(mkfifo((dir / "pipe").c_str(), 0600) == 0);
+  fs::create_symlink("/dev/full", dir / "link");
+  fs::create_directory(dir / "directory");
+  const Session session(options(tiny(dir)));
+  for (const fs::path& output : {fs::path("/dev/full"), fs::path("/dev/null"), dir / "pipe",
+                                 dir / "link", dir / "directory"})
+    for (const bool overwrite : {false, true}) {
+      CAPTURE(output, overwrite);
+      const RunJobsOptions to{.input = input, .output = output, .overwrite = overwrite};
+      const fs::file_type before = fs::symlink_status(output).type();
+      for (const bool early : {true, false})
+        test::check_refused(ExitCode::usage, {output.string(), "wants a file"}, [&] {
+          if (early)
+            check_output(to);
+          else
+            run_jobs(session, ar_method(), to);
+        });
+      CHECK(fs::symlink_status(output).type() == before);
+    }
+  // nor may the statistics beside it be one
+  REQUIRE(mkfifo((dir / "out.jsonl.stats.jsonl").c_str(), 0600) == 0);
+  test::check_refused(ExitCode::usage, {"out.jsonl.stats.jsonl", "wants a file"}, [&] {
+    check_output({.input = input, .output = dir / "out.jsonl", .overwrite = true});
+  });
+  CHECK(fs::is_fifo(dir / "out.jsonl.stats.jsonl"));
+}
+
 TEST_CASE("a failed run leaves no output") {
   const test::TempDir dir;
   const Session session(options(tiny(dir)));
@@ -330,6 +316,140 @@ TEST_CASE("jobs at the edges of a 64-position model end as plain decoding does")
     const auto& usage = by_id.at(id).at("response").at("body").at("usage");
     CHECK(usage.at("total_tokens").get<int>() <= 64);
   }
+}
+
+}  // namespace dex
+
+namespace dex {
+namespace {
+
+const std::string kOwnTemplate =
+    "{{ word | default('') }}{% for m in messages %}{% if 'RAISE' in m.content %}{{ "
+    "raise_exception('not that') }}{% endif %}{{ '<|im_start|>' + m.role + '\\n' + "
+    "(m.reasoning_content or '') + m.content + '<|im_end|>' }}{% endfor %}{% if "
+    "add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
+// A model whose template Python has to render.
+SessionOptions with_own_template(const std::filesystem::path& model, const std::string& python) {
+  write_file(model / "tokenizer_config.json", Json{{"chat_template", kOwnTemplate}}.dump());
+  SessionOptions made = options(model);
+  made.chat_template = "";
+  made.rendering.python = python;
+  return made;
+}
+
+Json chat_line(const std::string& id, const std::string& content, Json more = Json::object()) {
+  Json line = {{"custom_id", id},
+               {"max_tokens", 2},
+               {"messages", {{{"role", "user"}, {"content", content}}}}};
+  line.update(more);
+  return line;
+}
+
+}  // namespace
+
+TEST_CASE("a job says how its template renders") {
+  const auto python = test::python_with_jinja2();
+  if (!python) return;
+  const test::TempDir dir;
+  const Session session(with_own_template(tiny(dir), *python));
+  const auto prompt = [&](const Json& line) {
+    const auto lines = parse_jobs(line.dump());
+    return prompt_of(std::get<Job>(lines.at(0).content), session, false);
+  };
+  const auto ids = [&](const std::string& text) {
+    return session.tokenizer().encode_with_special(text);
+  };
+  const std::string asked = "<|im_start|>user\nhi<|im_end|>", header = "<|im_start|>assistant\n";
+  CHECK(prompt(chat_line("a", "hi")) == ids(asked + header));
+  CHECK(prompt(chat_line("a", "hi", {{"add_generation_prompt", false}})) == ids(asked));
+  CHECK(prompt(chat_line("a", "hi", {{"chat_template_kwargs", {{"word", "so: "}}}})) ==
+        ids("so: " + asked + header));
+  Json begun =
+      chat_line("a", "hi", {{"add_generation_prompt", false}, {"continue_final_message", true}});
+  begun["messages"].push_back({{"role", "assistant"}, {"content", "It is "}});
+  CHECK(prompt(begun) == ids(asked + header + "It is "));
+  begun["chat_template_kwargs"] = {{"word", "!"}};
+  CHECK(prompt(begun) == ids("!" + asked + header + "It is "));
+  begun["continue_final_message"] = false;
+  CHECK(prompt(begun) == ids("!" + asked + header + "It is <|im_end|>"));
+  // a name alone has no text to give them to
+  const Session named(options(tiny(dir)));
+  const auto line = parse_jobs(chat_line("a", "hi", {{"chat_template_kwargs", {{"a", 1}}}}).dump());
+  CHECK_THROWS_WITH(prompt_of(std::get<Job>(line.at(0).content), named, false),
+                    Catch::Contains("chatml") && Catch::Contains("kwargs"));
+}
+
+TEST_CASE("a conversation that ends its template's process costs its own row") {
+  const auto python = test::python_with_jinja2();
+  if (!python) return;
+  const test::TempDir dir;
+  // Python that dies of one word, and hangs at another
+  const auto frail = dir.write("frail", "#!/bin/sh\nexec '" + *python +
+                                            "' -c \"import json, os, signal, time\n"
+                                            "taken = json.loads\n"
+                                            "def loads(body):\n"
+                                            "    if b'DIE' in body: os.kill(os.getpid(), 9)\n"
+                                            "    if b'HANG' in body:\n"
+                                            "        signal.alarm(1)\n"
+                                            "        time.sleep(100)\n"
+                                            "    return taken(body)\n"
+                                            "json.loads = loads\n"
+                                            "$2\"\n");
+  std::filesystem::permissions(frail, std::filesystem::perms::owner_all);
+  const Session session(with_own_template(tiny(dir), frail.string()));
+  std::string lines;
+  for (const char* content : {"one", "DIE", "two", "HANG", "RAISE", "three"})
+    lines += chat_line(content, content).dump() + "\n";
+  const auto input = dir.write("jobs.jsonl", lines);
+  CHECK(run_jobs(session, ar_method(), {.input = input, .output = dir / "out.jsonl"}) == 3);
+  const auto rows = lines_of(dir / "out.jsonl");
+  REQUIRE(rows.size() == 6);
+  for (const int answered : {0, 2, 5}) CHECK(rows[std::size_t(answered)].at("error").is_null());
+  const auto reason = [&](std::size_t row) {
+    return rows[row].at("error").at("message").get<std::string>();
+  };
+  CHECK_THAT(reason(1), Catch::Contains("line 2") && Catch::Contains("signal 9"));
+  CHECK_THAT(reason(3), Catch::Contains("line 4") && Catch::Contains("signal 14"));
+  CHECK_THAT(reason(4), Catch::Contains("line 5") && Catch::Contains("not that"));
+}
+
+TEST_CASE("a Python that is missing is told once, and where nothing needs it not at all") {
+  const test::TempDir dir;
+  const Session session(with_own_template(tiny(dir), "/no/such/python"));
+  const auto input = dir.write(
+      "jobs.jsonl", chat_line("a", "hi").dump() + "\n" + chat_line("b", "ho").dump() + "\n");
+  CHECK_THROWS_WITH(run_jobs(session, ar_method(), {.input = input, .output = dir / "out.jsonl"}),
+                    Catch::Contains("/no/such/python") && Catch::Contains("--python"));
+  CHECK(!std::filesystem::exists(dir / "out.jsonl"));
+  const auto prompts = dir.write("prompts.jsonl", "{\"prompt\":\"x\",\"max_tokens\":1}\n");
+  CHECK(run_jobs(session, ar_method(), {.input = prompts, .output = dir / "out.jsonl"}) == 0);
+}
+
+TEST_CASE("reasoning that the job's template leaves out is refused in its own row") {
+  const test::TempDir dir;
+  const auto model = tiny(dir);
+  Json thinks = chat_line("thinks", "hi");
+  thinks["messages"].push_back(
+      {{"role", "assistant"}, {"content", "yes"}, {"reasoning_content", "hm"}});
+  thinks["messages"].push_back({{"role", "user"}, {"content", "why"}});
+  const auto input =
+      dir.write("jobs.jsonl", thinks.dump() + "\n" + chat_line("plain", "hi").dump() + "\n");
+  const Session hides(options(model));
+  CHECK(run_jobs(hides, ar_method(), {.input = input, .output = dir / "out.jsonl"}) == 3);
+  const auto rows = lines_of(dir / "out.jsonl");
+  REQUIRE(rows.size() == 2);
+  CHECK_THAT(rows[0].at("error").at("message").get<std::string>(),
+             Catch::Contains("message 2") && Catch::Contains("reasoning_content") &&
+                 Catch::Contains("chatml"));
+  CHECK(rows[1].at("error").is_null());
+  const auto python = test::python_with_jinja2();
+  if (!python) return;
+  const Session shows(with_own_template(model, *python));
+  const auto lines = parse_jobs(thinks.dump());
+  CHECK_THAT(
+      shows.tokenizer().decode(prompt_of(std::get<Job>(lines.at(0).content), shows, false), false),
+      Catch::Contains("assistant\nhmyes"));
 }
 
 }  // namespace dex

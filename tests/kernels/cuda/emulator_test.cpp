@@ -6,8 +6,13 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <map>
+#include <thread>
+#include <vector>
+
+#include "kernels/cuda/gpu.h"
 
 using namespace dex;
 
@@ -58,6 +63,14 @@ void check(const Expected& e, const std::string& arguments) {
 }
 
 Expected everywhere(const char* kernel, const char* text) { return {kernel, text, text, text}; }
+
+__global__ void fills_its_memory(int value, int* sum) {
+  DYN_SHARED(int, memory);
+  SHARED(int, fixed);
+  memory[0] = value, fixed = 1;
+  *sum = memory[0] + fixed;
+}
+__global__ void without_memory(int* sum) { *sum = 1; }
 
 }  // namespace
 
@@ -136,6 +149,23 @@ TEST_CASE("launches that no device takes are refused with CUDA's numbers") {
   CHECK(emulator::run(65536, 1, 0, nothing) == 0);
 }
 
+TEST_CASE("only the ends of a grid run where that is asked") {
+  std::vector<int> ran;
+  ran.reserve(12);  // a kernel must not allocate
+  const auto remember = [&] { ran.push_back(int(blockIdx.x + 3 * (blockIdx.y + 2 * blockIdx.z))); };
+  const auto blocks = [&](unsigned ends) {
+    ran.clear();
+    emulator::run_ends(ends);
+    CHECK(emulator::run(dim3(3, 2, 2), 1, 0, remember) == 0);
+    emulator::run_ends(0);
+    return ran;
+  };
+  CHECK(blocks(2) == std::vector<int>{0, 1, 10, 11});
+  CHECK(blocks(0).size() == 12);
+  CHECK(blocks(6).size() == 12);
+  CHECK(blocks(100).size() == 12);
+}
+
 TEST_CASE("blocks kept apart must be few") {
   emulator::use({.separate_blocks = true});
   if (emulator::thread_sanitizer())
@@ -172,6 +202,54 @@ TEST_CASE("shared memory, static and dynamic, is what each device has without an
   CHECK(emulator::kSmallest.shared_opt_in == least);
   emulator::use(emulator::kSmallest);
   CHECK(emulator::run(1, 32, 0, one_variable) == 0);
+}
+
+TEST_CASE(
+    "a kernel is given its shared memory by the first launch on each device, and by no other") {
+  int sum = 0, before = emulator::opt_ins();
+  const auto asked = [&] {
+    return emulator::opt_ins() - std::exchange(before, emulator::opt_ins());
+  };
+  const auto launch = [&](std::size_t bytes) {
+    return gpu::launch(fills_its_memory, 1, 1, bytes, nullptr, 3, &sum);
+  };
+  for (const emulator::Device& device : emulator::kDevices) {
+    CAPTURE(device.name);
+    emulator::use(device);
+    const std::size_t most = device.shared_opt_in - sizeof(int);  // beside what is fixed
+    CHECK(launch(64) == 0);
+    CHECK(asked() == 1);
+    for (const std::size_t bytes : {std::size_t{64}, most}) CHECK(launch(bytes) == 0);
+    CHECK(launch(most + 1) == 1);
+    CHECK(asked() == 0);
+  }
+  emulator::use(emulator::kDevices[0]);
+  CHECK(launch(emulator::kDevices[0].shared_opt_in - sizeof(int)) == 0);
+  CHECK(gpu::launch(without_memory, 1, 1, 0, nullptr, &sum) == 0);
+  CHECK(asked() == 0);
+  emulator::use(emulator::kSmallest);
+}
+
+TEST_CASE(
+    "threads that launch a kernel at once give it its shared memory once, after a failure again") {
+  gpu::OptedIn opted_in;
+  constexpr int kDevices = 3, kThreads = 4;
+  std::atomic<int> asked[kDevices] = {}, errors = 0;
+  bool done[kDevices] = {};  // guarded by once() itself
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i)
+    threads.emplace_back([&] {
+      for (int repeat = 0; repeat < 100; ++repeat)
+        for (int device = 0; device < kDevices; ++device)
+          errors += opted_in.once(&opted_in, device, [&, device] {
+            done[device] = true;
+            return asked[device]++ == 0 ? 7 : 0;
+          });
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& times : asked) CHECK(times == 2);
+  CHECK(errors == kDevices * 7);
+  CHECK(std::all_of(done, done + kDevices, [](bool d) { return d; }));
 }
 
 TEST_CASE("an exception in a kernel ends the launch, and the next one works") {

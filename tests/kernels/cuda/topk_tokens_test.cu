@@ -245,6 +245,32 @@ TEST_CASE("more slices than a block has threads are combined") {
         Approx(std::exp(double(*top)) / sum).epsilon(1e-5));
 }
 
+TEST_CASE("topk_tokens takes more rows than a grid is high") {
+  constexpr int kRows = 65537, kVocab = 5, kEnd = 50;
+  const auto logits = test::random_floats(std::size_t{kRows} * kVocab, 7);
+  const test::DeviceArray<float> device_logits(logits);
+  const test::DeviceArray<std::int32_t> tokens(kRows);
+  const test::DeviceArray<std::uint64_t> hashes(kRows);
+  const TopkTokens p{.logits = device_logits.get(),
+                     .rows = kRows,
+                     .vocab = kVocab,
+                     .width = 1,
+                     .tokens = tokens.get(),
+                     .hashes = hashes.get()};
+  const test::Workspace workspace(cuda::topk_tokens_workspace(p));
+  const test::OnlyEnds ends(kEnd);
+  REQUIRE(cuda::topk_tokens(p, workspace.get(), nullptr) == 0);
+  const auto got = tokens.read();
+  const auto hash = hashes.read();
+  for (int i = 0; i < 2 * kEnd; ++i) {
+    const auto row = std::size_t(i < kEnd ? i : kRows - 1 - (i - kEnd));
+    const auto own = part(logits, row * kVocab, kVocab);
+    CAPTURE(row);
+    CHECK(got[row] == test::ranked(own)[0]);
+    CHECK(hash[row] == test::logit_hash(own));
+  }
+}
+
 TEST_CASE("topk_tokens refuses a workspace that is too small and does nothing for no rows") {
   TopkTokens p{.rows = 2, .vocab = 100, .width = 3};
   CHECK(cuda::topk_tokens(p, {nullptr, cuda::topk_tokens_workspace(p) - 1}, nullptr) ==

@@ -231,6 +231,21 @@ TEST_CASE("NaN in a key, a value or a query shows in its own row") {
   }
 }
 
+TEST_CASE("tree_attention takes more rows than a grid is high") {
+  constexpr int kRows = 65537, kDim = 2, kKeys = 7, kEnd = 50;
+  const Cache c(1, 1, kDim, kKeys, Dtype::f32);
+  Rows rows;  // each sees one key, so it gets that key's value
+  for (int r = 0; r < kRows; ++r) rows.add(0, {r % kKeys});
+  const test::OnlyEnds ends(kEnd);
+  const auto out = attend(c, rows, c.queries(kRows), false);
+  for (int i = 0; i < 2 * kEnd; ++i) {
+    const int row = i < kEnd ? i : kRows - 1 - (i - kEnd);
+    CAPTURE(row);
+    CHECK(bits_of(part(out, std::size_t(row) * kDim, kDim)) ==
+          bits_of(part(c.values.values, std::size_t(row % kKeys) * kDim, kDim)));
+  }
+}
+
 TEST_CASE("tree_attention refuses a workspace that is too small and does nothing for no rows") {
   TreeAttention p{.rows = 2, .heads = 2, .kv_heads = 1, .head_dim = 8, .most_keys = 65};
   TreeAttention one = p;

@@ -25,7 +25,8 @@ bool no_gpu() {
 void train(const std::filesystem::path& model, const std::filesystem::path& out, at::Device device,
            const std::string& init) {
   const DepthSet depths({1, 3}, 4);
-  const Model loaded = Model::load(model, depths, Dtype::f32, {WeightLayout::rows, device});
+  const Model loaded =
+      Model::load(model, depths, Dtype::f32, {WeightLayout::rows, device}, DigestsOf::what_is_read);
   const auto samples = test::tiny_samples(21, 97, 2);
   const TrainOptions options{.out = out,
                              .depths = "1,3",

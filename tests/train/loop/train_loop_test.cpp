@@ -42,7 +42,8 @@ struct Run {
                        .save_every = 2};
 
   explicit Run(Dtype dtype = Dtype::f32)
-      : model(Model::load(path, DepthSet({1, 3}, 4), dtype, WeightLayout::rows)) {}
+      : model(Model::load(path, DepthSet({1, 3}, 4), dtype, WeightLayout::rows,
+                          DigestsOf::what_is_read)) {}
 
   TrainingData data() const {
     return {.size = samples.size(),
@@ -130,18 +131,18 @@ TEST_CASE("adapters and checkpoints know every tensor of the model") {
   Run run;
   run.train("out");
   const AdapterFile file = read_adapter_file(run.dir / "out", run.model.fingerprint);
-  CHECK(file.config.model_tensors == run.model.digests);
+  CHECK(file.config.model_tensors == run.model.known_digests());
   CHECK(file.config.model_tensors.size() == 4 * 9 + 2);
   const auto state = nlohmann::json::parse(
       read_file(newest_checkpoint(run.dir / "out/checkpoints").dir / "state.json"));
-  CHECK(state["run"]["model_digest"] == joint_digest(run.model.digests));
+  CHECK(state["run"]["model_digest"] == joint_digest(run.model.known_digests()));
 }
 
 TEST_CASE("a run whose backbone was altered in a tensor's middle is not gone on with") {
   Run run;
   run.options.stop_after = 3;
   run.train("out");
-  run.model.digests.begin()->second = "another";  // as of a file whose ends are the same
+  run.model.digests->begin()->second = "another";  // as of a file whose ends are the same
   run.options.stop_after = 0;
   run.options.resume = true;
   test::check_refused(ExitCode::usage, {"model_digest was", "now"}, [&] { run.train("out"); });
@@ -268,6 +269,30 @@ TEST_CASE(
   CHECK(newest_checkpoint(checkpoints).step == 3);
   CHECK_FALSE(fs::exists(run.dir / "parts/adapter_model.safetensors"));
   CHECK_FALSE(fs::exists(run.dir / "parts/.checkpoints.doomed"));
+}
+
+TEST_CASE("a restart removes nothing where no run is, and begins in an empty directory") {
+  Run run;
+  run.options.steps = 2;
+  run.options.restart = true;
+  for (const char* name :
+       {"checkpoints", "best", "tensorboard", "notes.txt", "model.safetensors"}) {
+    CAPTURE(name);
+    const fs::path out = run.dir / ("of others, with " + std::string(name)), theirs = out / name;
+    fs::create_directories(theirs);
+    write_file(theirs / "theirs", "not a run's");
+    test::check_refused(ExitCode::usage, {out.string(), "no training run", "--restart"},
+                        [&] { run.train(out.filename().string()); });
+    CHECK(read_file(theirs / "theirs") == "not a run's");
+    CHECK(std::distance(fs::directory_iterator(out), {}) == 1);
+  }
+  fs::create_directory(run.dir / "empty");
+  CHECK(run.train("empty").finished);
+  CHECK(run.train("absent").finished);
+  CHECK(run.adapter_bytes("empty") == run.adapter_bytes("absent"));
+  write_file(run.dir / "empty/notes.txt", "mine");  // beside a run: stays
+  CHECK(run.train("empty").finished);
+  CHECK(read_file(run.dir / "empty/notes.txt") == "mine");
 }
 
 TEST_CASE("a step without any target makes no optimizer step and leaves no NaN") {

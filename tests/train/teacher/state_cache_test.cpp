@@ -35,7 +35,8 @@ struct Fixture {
                        .save_every = 2};
 
   Model load(Dtype dtype, std::vector<int> depths) const {
-    return Model::load(path, DepthSet(std::move(depths), 4), dtype, WeightLayout::rows);
+    return Model::load(path, DepthSet(std::move(depths), 4), dtype, WeightLayout::rows,
+                       DigestsOf::what_is_read);
   }
   fs::path states() const { return dir / "states"; }
   fs::path part(int number) const {
