@@ -3,14 +3,15 @@
 // `in` falls into eight parts. A part's chunks, of at most 512 elements from its first one on, are
 // summed each from zero and added in order. The parts meet in a balanced tree, the left one first:
 //   ((p0 + p1) + (p2 + p3)) + ((p4 + p5) + (p6 + p7))
-// An empty part counts 0. Scales of outputs, bias and residual come after the tree. So 2, 4 or 8
-// devices that hold a subtree each exchange one partial sum and finish the tree of one device.
+// An empty part counts -0, which changes no sum. Scales of outputs, bias and residual come after
+// the tree. So 2, 4 or 8 devices that hold a subtree each exchange one partial sum and finish the
+// tree of one device.
 //
-// Parts are as even as whole units of `in` allow. The unit is a head for the projection of
-// attention's output, since heads are what devices share out. Elsewhere it is a vector of 64
-// elements: what a GPU's ring takes of bf16 at a time, and whole groups of steps of every tile on
-// a CPU. So the 576 inputs of a small model are seven parts of 64 and one of 128. A smaller unit
-// would make them more even, and a part too short for what its end costs.
+// Parts are as even as whole units of `in` allow. The unit of a linear that devices share out by
+// outputs is a chunk: parts cost it nothing that chunks do not. Those whose input is shared out
+// need parts that are even: units of a head behind attention, since heads are what devices share
+// out, and else of 64 elements, what a GPU's ring takes of bf16 at a time and whole groups of steps
+// of every tile on a CPU. Smaller ones would make parts too short for what their ends cost.
 #pragma once
 #include <cstdint>
 
@@ -19,12 +20,12 @@
 namespace dex {
 
 constexpr int kInputParts = 8;
-constexpr int kInputUnit = 64;
 constexpr int kInputChunk = 512;
+constexpr int kSharedInputUnit = 64;
 
 struct InputParts {
-  int in = 0;             // of the whole linear, never of a share
-  int unit = kInputUnit;  // elements that stay together; even
+  int in = 0;              // of the whole linear, never of a share
+  int unit = kInputChunk;  // elements that stay together; even
 
   // Parts are [begin(p), begin(p + 1)); begin(8) is `in`.
   constexpr int begin(int part) const {

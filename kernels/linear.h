@@ -23,7 +23,7 @@ struct Linear {
   const float* scales = nullptr;
   const void* next = nullptr;  // a hint: the weight read after this one, or null
   std::int64_t next_bytes = 0;
-  int unit = kInputUnit;  // of InputParts: a head's size for the projection of attention's output
+  int unit = kInputChunk;  // of InputParts
   // The parts whose columns x and weight hold. Fewer than all: y is their partial sum, and scales
   // and bias wait for finish_linear.
   PartShare share;

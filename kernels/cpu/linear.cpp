@@ -27,12 +27,13 @@ struct alignas(64) Line {
   float values[16];
 };
 thread_local std::vector<Line> own_sums;
+thread_local SumPlan own_plan;  // of the linear that this thread has called
 
 struct Job {
   const Linear& p;
   const LinearTiles& tiles;
   std::uint64_t call;
-  SumPlan plan{p};
+  const SumPlan& plan;
   int columns = p.columns();
 
   // Blocks of nearly equal size.
@@ -51,8 +52,8 @@ struct Job {
     return static_cast<const char*>(p.weight) +
            packed_index(out, column, columns, p.dtype) * size_of(p.dtype);
   }
-  std::ptrdiff_t level_floats() const { return std::ptrdiff_t(p.rows) * kPanel; }
-  std::ptrdiff_t panel_floats() const { return level_floats() * kLevels; }
+  std::ptrdiff_t place_floats() const { return std::ptrdiff_t(p.rows) * kPanel; }
+  std::ptrdiff_t panel_floats() const { return place_floats() * kMostWaiting; }
 };
 
 void make_room(const Job& job, PackedX& x) {
@@ -95,7 +96,7 @@ void panel(const Job& job, const PackedX& x, int out, int slab, float* kept, con
   t.chunks = job.plan.chunks.data() + s.first_chunk;
   t.chunk_count = s.end_chunk - s.first_chunk;
   t.scale_stride = p.rows;
-  t.level_stride = job.level_floats();
+  t.place_stride = job.place_floats();
   t.outs = std::min(kPanel, p.out - out);
   t.y_stride = p.out;
   t.scales = p.scales && p.share.whole() ? p.scales + out : nullptr;
@@ -158,7 +159,12 @@ void outputs(const Job& job, const PackedX& x, int out, int out_end, const Ahead
 void linear(const Linear& p, ThreadPool& pool, const LinearTiles& tiles) {
   if (p.rows <= 0 || p.out <= 0) return;
   static std::atomic<std::uint64_t> calls{0};
-  const Job job{.p = p, .tiles = tiles, .call = ++calls};
+  own_plan.make(p);
+  if (own_plan.chunks.empty()) {  // a share of empty parts
+    std::fill_n(p.y, std::ptrdiff_t(p.rows) * p.out, -0.0f);
+    return;
+  }
+  const Job job{.p = p, .tiles = tiles, .call = ++calls, .plan = own_plan};
   PackedX* shared = job.blocks() > 1 ? &own_x : nullptr;
   if (shared) {
     make_room(job, *shared);

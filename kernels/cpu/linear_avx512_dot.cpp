@@ -75,11 +75,10 @@ template <int kRows>
 template <int kRows>
 [[gnu::always_inline]] inline void end_chunk(const LinearTile& t, const SumChunk& chunk,
                                              Totals<kRows>& sum) {
-  float* own = t.kept + chunk.level * t.level_stride;
-  if (!chunk.first) add_kept<kRows>(sum, own);
-  if (chunk.last)
-    for (float* left = t.kept; left != own; left += t.level_stride) add_kept<kRows>(sum, left);
-  if (!chunk.ends_sum) return keep<kRows>(sum, own);
+  float* place = t.kept + chunk.place * t.place_stride;
+  if (!chunk.first) add_kept<kRows>(sum, place);
+  for (int m = 0; m < chunk.merges; ++m) add_kept<kRows>(sum, place -= t.place_stride);
+  if (!chunk.ends_sum) return keep<kRows>(sum, place);
 #pragma GCC unroll 12
   for (int r = 0; r < kRows; ++r)
     for (int v = 0; v < 2; ++v) finish(t, t.y + r * t.y_stride, v * kLanes, sum[r][v]);

@@ -115,11 +115,10 @@ struct Totals {
   }
   // What becomes of a chunk's sum.
   HWY_INLINE void end(const LinearTile& t, const SumChunk& chunk) {
-    float* own = t.kept + chunk.level * t.level_stride;
-    if (!chunk.first) add(own);
-    if (chunk.last)
-      for (float* left = t.kept; left != own; left += t.level_stride) add(left);
-    chunk.ends_sum ? finish(t) : keep(own);
+    float* place = t.kept + chunk.place * t.place_stride;
+    if (!chunk.first) add(place);
+    for (int m = 0; m < chunk.merges; ++m) add(place -= t.place_stride);
+    chunk.ends_sum ? finish(t) : keep(place);
   }
 
  private:

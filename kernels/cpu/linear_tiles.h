@@ -25,8 +25,8 @@ struct LinearTile {
   int ahead_lines = 0;           // 0 .. 2 * kGroup
   const SumChunk* chunks = nullptr;
   int chunk_count = 0;
-  float* kept = nullptr;  // (kLevels, rows, kPanel), level_stride from a level to the next
-  std::ptrdiff_t level_stride = 0;
+  float* kept = nullptr;  // (kMostWaiting, rows, kPanel), place_stride from a place to the next
+  std::ptrdiff_t place_stride = 0;
   int outs = 0;        // outputs wanted of the panel, 1 .. kPanel
   float* y = nullptr;  // written with the chunk that ends the sum
   std::ptrdiff_t y_stride = 0;

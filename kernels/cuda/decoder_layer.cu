@@ -36,6 +36,7 @@ struct Layer {
     to_gate = linear_of(normed, p.hidden, p.gate, gate, p.intermediate);
     to_up = linear_of(normed, p.hidden, p.up, up, p.intermediate);
     to_down = linear_of(gate, p.intermediate, p.down, p.x, p.hidden);
+    to_down.unit = kSharedInputUnit;
     attention = {.q = q,
                  .keys = p.keys,
                  .values = p.values,

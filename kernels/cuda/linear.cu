@@ -255,7 +255,7 @@ __global__ void linear_kernel(LinearJob job) {
     }
     UNROLL for (int tile = 0; tile < kTiles; ++tile) {
       UNROLL for (int i = 0; i < 4; ++i) totals[tile][i] =
-          trees[tile][i].push(part - first_part, size > 0 ? totals[tile][i] : 0.0f);
+          trees[tile][i].push(part - first_part, size > 0 ? totals[tile][i] : -0.0f);
     }
   }
   if (plan.groups > 1) {

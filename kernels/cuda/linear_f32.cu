@@ -91,7 +91,7 @@ __device__ void add_chunk(const F32Job& job, const float (&weights)[kOuts][kChun
   }
   UNROLL for (int r = 0; r < kRows; ++r) {
     UNROLL for (int o = 0; o < kWarpOuts; ++o) {
-      const float sum = over_warp(sums[r][o], Add());
+      const float sum = chunk.count() > 0 ? over_warp(sums[r][o], Add()) : -0.0f;
       if (lane == r * kWarpOuts + o && row + r < row_end)
         add_sum(job, kept[row + r - first_row][first + o], chunk, sum, row + r,
                 gpu::block_y() * kOuts + first + o);

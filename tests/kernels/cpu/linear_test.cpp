@@ -29,7 +29,7 @@ void linear(const Linear& p, ThreadPool& pool) {
 struct Problem {
   int rows, in, out;
   Dtype dtype;
-  int unit = kInputUnit;
+  int unit = kInputChunk;
   bool fused = true;  // products are added with one rounding
   std::vector<float> x, bias;
   test::Stored weight;
@@ -129,7 +129,7 @@ struct Cut {
       const int middle = (first + last) / 2;
       return sum(chunk, first, middle) + sum(chunk, middle, last);
     }
-    float part = 0;
+    float part = -0.0f;  // of an empty part
     for (int k = begin(first); k < begin(last); k += 512) {
       const float value = chunk(k, std::min(begin(last), k + 512));
       part = k == begin(first) ? value : part + value;
@@ -184,9 +184,11 @@ TEST_CASE("linear on float weights has the bits of its definition on every instr
   with_all_tiles([] {
     for (const auto& [in, unit] : {std::pair{1, 64},
                                    {95, 64},
-                                   {576, 64},
+                                   {576, 512},
                                    {577, 64},
                                    {1536, 64},
+                                   {2500, 512},
+                                   {5000, 512},
                                    {384, 64},
                                    {600, 100},
                                    {4097, 64},

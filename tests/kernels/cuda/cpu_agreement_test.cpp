@@ -60,7 +60,7 @@ struct LayerOnCpu : test::LayerProblem {
     std::vector<float> normed(h.size()), all(rows * kQkv), q(rows * kQ), own_k(rows * kC),
         own_v(rows * kC), attended(rows * kQ), g(rows * kInner), u(rows * kInner);
     const auto linear = [&](const std::vector<float>& from, const test::Kept& weight,
-                            std::vector<float>& to, int unit = kInputUnit) {
+                            std::vector<float>& to, int unit = kInputChunk) {
       Linear p;
       p.unit = unit;
       p.rows = rows, p.in = int(from.size()) / rows, p.out = int(to.size()) / rows;
@@ -129,7 +129,7 @@ struct LayerOnCpu : test::LayerProblem {
     linear(normed, gate, g), linear(normed, up, u);
     cpu::silu_mul(
         {.gate = g.data(), .up = u.data(), .y = g.data(), .count = std::int64_t(g.size())});
-    linear(g, down, normed);
+    linear(g, down, normed, kSharedInputUnit);
     add(normed);
     return h;
   }

@@ -37,7 +37,7 @@ struct Problem {
   static std::size_t count(int a, int b) { return std::size_t(a) * std::size_t(b); }
 
   bool every_schedule = true;
-  int unit = kInputUnit;
+  int unit = kInputChunk;
 
   // Rows first .. first + count of y, outputs from first_out to the end; y holds `before` where
   // linear_add adds to it.
@@ -195,7 +195,7 @@ float tree_of(int in, int unit, const Chunk& chunk, int first = 0, int last = 8)
   const auto begin = [&](int part) {
     return std::min(in, (in + unit - 1) / unit * part / 8 * unit);
   };
-  float sum = 0;
+  float sum = -0.0f;  // of an empty part
   for (int k = begin(first); k < begin(last); k += 512) {
     const float value = chunk(k, std::min(begin(last), k + 512));
     sum = k == begin(first) ? value : sum + value;
