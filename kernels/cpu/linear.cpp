@@ -52,8 +52,11 @@ struct Job {
     return static_cast<const char*>(p.weight) +
            packed_index(out, column, columns, p.dtype) * size_of(p.dtype);
   }
-  std::ptrdiff_t place_floats() const { return std::ptrdiff_t(p.rows) * kPanel; }
-  std::ptrdiff_t panel_floats() const { return place_floats() * kMostWaiting; }
+  // Of a few rows; of more, one panel at a time.
+  int panels_at_once() const { return blocks() == 1 ? tiles.panels_at_once(p.rows) : 1; }
+  // of the sums that wait, for so many panels
+  std::ptrdiff_t place_floats(int panels) const { return std::ptrdiff_t(p.rows) * panels * kPanel; }
+  std::ptrdiff_t kept_floats(int panels) const { return place_floats(panels) * kMostWaiting; }
 };
 
 void make_room(const Job& job, PackedX& x) {
@@ -87,17 +90,19 @@ const PackedX& packed_by_this_thread(const Job& job) {
   return own_x;
 }
 
-// All rows x one panel on one slab; the weights stay near between blocks of rows.
-void panel(const Job& job, const PackedX& x, int out, int slab, float* kept, const char* ahead) {
+// All rows x a few panels on one slab; the weights stay near between blocks of rows.
+void multiply(const Job& job, const PackedX& x, int out, int panels, int slab, float* kept,
+              const char* ahead) {
   const Linear& p = job.p;
   const Slab& s = job.plan.slabs[slab];
   LinearTile t;
   t.weight = job.weight_at(out, s.begin);
+  t.panel_stride = packed_index(kPanel, 0, job.columns, p.dtype);
   t.chunks = job.plan.chunks.data() + s.first_chunk;
   t.chunk_count = s.end_chunk - s.first_chunk;
   t.scale_stride = p.rows;
-  t.place_stride = job.place_floats();
-  t.outs = std::min(kPanel, p.out - out);
+  t.place_stride = job.place_floats(panels);
+  t.outs = std::min(panels * kPanel, p.out - out);
   t.y_stride = p.out;
   t.scales = p.scales && p.share.whole() ? p.scales + out : nullptr;
   t.bias = p.bias && p.share.whole() ? p.bias + out : nullptr;
@@ -112,13 +117,13 @@ void panel(const Job& job, const PackedX& x, int out, int slab, float* kept, con
     const int row = job.block_begin(block);
     t.x = x.values.data() + job.slab_row_at(slab, row);
     t.x_scales = x.scales.data() + std::size_t(s.first_chunk) * p.rows + row;
-    t.kept = kept + std::ptrdiff_t(row) * kPanel;
+    t.kept = kept + std::ptrdiff_t(row) * panels * kPanel;
     t.y = p.y + std::ptrdiff_t(row) * p.out + out;
     const int rows = job.block_begin(block + 1) - row;
     const bool same =
         ahead_plan(rows, p.dtype).every == plan.every;  // the tile goes by the plan of its own rows
     t.ahead_lines = same ? lines * (block + 1) / blocks - lines * block / blocks : 0;
-    job.tiles.tile[rows](t);
+    job.tiles.tile[rows][panels](t);
     t.ahead += t.ahead_lines * plan.every * groups;
   }
 }
@@ -135,22 +140,26 @@ struct Ahead {
   }
 };
 
-// Few rows: weights in the order they lie in memory, fetched ahead. Many: slab by slab, so that x
-// stays near.
+// Few rows: weights in the order they lie in memory, as several streams or fetched ahead. Many:
+// slab by slab, so that x stays near.
 void outputs(const Job& job, const PackedX& x, int out, int out_end, const Ahead& ahead) {
   const bool near = std::ssize(x.values) <= kNear;
-  const int slabs = int(job.plan.slabs.size());
-  const std::ptrdiff_t panels = near ? 1 : ceil_div(out_end - out, kPanel);
-  own_sums.resize(std::size_t(ceil_div(panels * job.panel_floats(), 16)));
+  const int slabs = int(job.plan.slabs.size()), panels = ceil_div(out_end - out, kPanel);
+  const int groups = near ? ceil_div(panels, job.panels_at_once()) : panels;
+  const auto group_begin = [&](int g) { return int(std::int64_t{panels} * g / groups); };
+  own_sums.resize(std::size_t(ceil_div(job.kept_floats(near ? kMostPanels : panels), 16)));
   float* kept = own_sums.front().values;
   if (near) {
-    for (int o = out; o < out_end; o += kPanel)
+    for (int g = 0; g < groups; ++g) {
+      const int first = out + group_begin(g) * kPanel, count = group_begin(g + 1) - group_begin(g);
       for (int s = 0; s < slabs; ++s)
-        panel(job, x, o, s, kept, ahead.from(job.weight_at(o, job.plan.slabs[s].begin)));
+        multiply(job, x, first, count, s, kept,
+                 ahead.from(job.weight_at(first, job.plan.slabs[s].begin)));
+    }
   } else {
     for (int s = 0; s < slabs; ++s)
-      for (int o = out; o < out_end; o += kPanel)
-        panel(job, x, o, s, kept + (o - out) / kPanel * job.panel_floats(), nullptr);
+      for (int p = 0; p < panels; ++p)
+        multiply(job, x, out + p * kPanel, 1, s, kept + p * job.kept_floats(1), nullptr);
   }
 }
 
@@ -172,17 +181,22 @@ void linear(const Linear& p, ThreadPool& pool, const LinearTiles& tiles) {
   }
 
   const int threads = pool.threads(), panels = int(panels_of(p.out));
-  const int part = std::clamp(panels / (8 * threads), 1, 4), parts = ceil_div(panels, part);
+  const int wanted = std::max(job.panels_at_once(), std::clamp(panels / (8 * threads), 1, 4));
+  // as many parts for every thread, of nearly equal size
+  const int parts =
+      std::min(panels, threads * std::max(1, (panels + threads * wanted / 2) / (threads * wanted)));
+  const auto out_begin = [&](int part) {
+    return std::min(p.out, int(std::int64_t{panels} * part / parts) * kPanel);
+  };
   pool.run(parts, [&](int i) {
     int share = 0;
     while (i >= pool.share_begin(parts, share + 1)) ++share;
-    const int share_end = std::min(panels, pool.share_begin(parts, share + 1) * part) * kPanel;
     const Ahead ahead{
-        job.weight_at(share_end, 0),
+        job.weight_at(round_up(out_begin(pool.share_begin(parts, share + 1)), kPanel), 0),
         p.next ? static_cast<const char*>(p.next) + p.next_bytes * share / threads : nullptr,
         ahead_plan(p.rows, p.dtype).distance};
-    outputs(job, shared ? *shared : packed_by_this_thread(job), i * part * kPanel,
-            std::min(p.out, (i + 1) * part * kPanel), ahead);
+    outputs(job, shared ? *shared : packed_by_this_thread(job), out_begin(i), out_begin(i + 1),
+            ahead);
   });
 }
 

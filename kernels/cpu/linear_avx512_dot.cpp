@@ -43,22 +43,26 @@ struct I8 {
   }
 };
 
-template <int kRows>
-using Totals = __m512[kRows][2];
+// (rows, vectors): two vectors a panel
+template <int kRows, int kVectors>
+using Totals = __m512[kRows][kVectors];
 
-template <int kRows>
-[[gnu::always_inline]] inline void add_kept(Totals<kRows>& sum, const float* kept) {
+template <int kRows, int kVectors>
+[[gnu::always_inline]] inline void add_kept(Totals<kRows, kVectors>& sum, const float* kept) {
 #pragma GCC unroll 12
   for (int r = 0; r < kRows; ++r)
-    for (int v = 0; v < 2; ++v)
-      sum[r][v] = _mm512_add_ps(_mm512_loadu_ps(kept + r * kPanel + v * kLanes), sum[r][v]);
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v)
+      sum[r][v] = _mm512_add_ps(_mm512_loadu_ps(kept + (r * kVectors + v) * kLanes), sum[r][v]);
 }
 
-template <int kRows>
-[[gnu::always_inline]] inline void keep(const Totals<kRows>& sum, float* kept) {
+template <int kRows, int kVectors>
+[[gnu::always_inline]] inline void keep(const Totals<kRows, kVectors>& sum, float* kept) {
 #pragma GCC unroll 12
   for (int r = 0; r < kRows; ++r)
-    for (int v = 0; v < 2; ++v) _mm512_storeu_ps(kept + r * kPanel + v * kLanes, sum[r][v]);
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v)
+      _mm512_storeu_ps(kept + (r * kVectors + v) * kLanes, sum[r][v]);
 }
 
 [[gnu::always_inline]] inline void finish(const LinearTile& t, float* y, int out, __m512 sum) {
@@ -72,36 +76,42 @@ template <int kRows>
 }
 
 // What becomes of a chunk's sum.
-template <int kRows>
+template <int kRows, int kVectors>
 [[gnu::always_inline]] inline void end_chunk(const LinearTile& t, const SumChunk& chunk,
-                                             Totals<kRows>& sum) {
+                                             Totals<kRows, kVectors>& sum) {
   float* place = t.kept + chunk.place * t.place_stride;
-  if (!chunk.first) add_kept<kRows>(sum, place);
-  for (int m = 0; m < chunk.merges; ++m) add_kept<kRows>(sum, place -= t.place_stride);
-  if (!chunk.ends_sum) return keep<kRows>(sum, place);
+  if (!chunk.first) add_kept<kRows, kVectors>(sum, place);
+  for (int m = 0; m < chunk.merges; ++m) add_kept<kRows, kVectors>(sum, place -= t.place_stride);
+  if (!chunk.ends_sum) return keep<kRows, kVectors>(sum, place);
 #pragma GCC unroll 12
   for (int r = 0; r < kRows; ++r)
-    for (int v = 0; v < 2; ++v) finish(t, t.y + r * t.y_stride, v * kLanes, sum[r][v]);
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) finish(t, t.y + r * t.y_stride, v * kLanes, sum[r][v]);
 }
 
-template <class Kind, int kRows>
+template <class Kind, int kRows, int kPanels>
 void tile(const LinearTile& t) {
   static_assert(kPanel == 2 * kLanes);
+  constexpr int kVectors = 2 * kPanels;
   const auto* x = static_cast<const std::int32_t*>(t.x);
   const auto* w = static_cast<const typename Kind::Weight*>(t.weight);
   const float* x_scales = t.x_scales;
   const char* ahead = t.ahead;
   for (const SumChunk* chunk = t.chunks; chunk != t.chunks + t.chunk_count; ++chunk) {
-    typename Kind::Sum sum[kRows][2];
+    typename Kind::Sum sum[kRows][kVectors];
     for (auto& row : sum)
       for (auto& s : row) s = Kind::zero();
     const auto step = [&] {
-      const __m512i low = Kind::load(w), high = Kind::load(w + kPanel);
+#pragma GCC unroll 8
+      for (int p = 0; p < kPanels; ++p) {
+        const auto* panel = w + p * t.panel_stride;
+        const __m512i low = Kind::load(panel), high = Kind::load(panel + kPanel);
 #pragma GCC unroll 12
-      for (int r = 0; r < kRows; ++r) {
-        const __m512i row = _mm512_set1_epi32(x[r * kRowSteps]);
-        sum[r][0] = Kind::multiply_add(row, low, sum[r][0]);
-        sum[r][1] = Kind::multiply_add(row, high, sum[r][1]);
+        for (int r = 0; r < kRows; ++r) {
+          const __m512i row = _mm512_set1_epi32(x[r * kRowSteps]);
+          sum[r][2 * p] = Kind::multiply_add(row, low, sum[r][2 * p]);
+          sum[r][2 * p + 1] = Kind::multiply_add(row, high, sum[r][2 * p + 1]);
+        }
       }
       ++x;
       w += 2 * kPanel;
@@ -111,16 +121,17 @@ void tile(const LinearTile& t) {
          steps -= kGroup, ahead += t.ahead_lines * ahead_plan(kRows, Kind::kDtype).every) {
 #pragma GCC unroll 4
       for (int s = 0; s < kGroup; ++s) {
-        fetch_ahead<kRows, Kind::kDtype>(ahead, t.ahead_lines, s);
+        if constexpr (kPanels == 1) fetch_ahead<kRows, Kind::kDtype>(ahead, t.ahead_lines, s);
         step();
       }
     }
     for (; steps > 0; --steps) step();
-    Totals<kRows> total;
+    Totals<kRows, kVectors> total;
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r)
-      for (int v = 0; v < 2; ++v) total[r][v] = Kind::total(sum[r][v], x_scales[r]);
-    end_chunk<kRows>(t, *chunk, total);
+#pragma GCC unroll 16
+      for (int v = 0; v < kVectors; ++v) total[r][v] = Kind::total(sum[r][v], x_scales[r]);
+    end_chunk<kRows, kVectors>(t, *chunk, total);
     x_scales += t.scale_stride;
   }
 }
@@ -132,10 +143,13 @@ float pack_bf16(const float* x, void* to, int count) {
   return 1;
 }
 
-template <class Kind, int kRows = kMostRows>
+template <class Kind, int kRows = kMostRows, int kPanels = most_panels(kMostRows, kRows)>
 constexpr void add_tiles(LinearTiles& tiles) {
-  tiles.tile[kRows] = tile<Kind, kRows>;
-  if constexpr (kRows > 1) add_tiles<Kind, kRows - 1>(tiles);
+  tiles.tile[kRows][kPanels] = tile<Kind, kRows, kPanels>;
+  if constexpr (kPanels > 1)
+    add_tiles<Kind, kRows, kPanels - 1>(tiles);
+  else if constexpr (kRows > 1)
+    add_tiles<Kind, kRows - 1>(tiles);
 }
 
 template <class Kind>

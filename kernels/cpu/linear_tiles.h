@@ -1,6 +1,7 @@
 // The inner tiles of linear(): what differs by instruction set. Private to kernels/linear*.cpp and
 // their test.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 
 #include "kernels/cpu/quanta.h"
@@ -12,22 +13,30 @@ namespace dex {
 
 constexpr int kMostRows = 12;
 
-// One slab of a few rows times one panel. A chunk's sum stays in registers; what waits for others
-// of its part or of the tree is kept in memory near by.
+// A row or two leave room in the registers for several panels. Their weights are as many streams
+// through memory: a core reads four or eight far faster than one.
+constexpr int kMostPanels = 8;
+constexpr int most_panels(int max_rows, int rows) { return std::min(kMostPanels, max_rows / rows); }
+
+// One slab of a few rows times neighbouring panels. A chunk's sum stays in registers; what waits
+// for others of its part or of the tree is kept in memory near by.
 struct LinearTile {
   // packed: row after row, the steps of kInputChunk elements from one to the next
   const void* x = nullptr;
   // (chunks, scale_stride): what the packed integers of x are multiplied by; i8 only
   const float* x_scales = nullptr;
   std::ptrdiff_t scale_stride = 0;
-  const void* weight = nullptr;  // the panel, at the slab
-  const char* ahead = nullptr;   // fetched meanwhile: this many cache lines a group of steps
-  int ahead_lines = 0;           // 0 .. 2 * kGroup
+  const void* weight = nullptr;     // the first panel, at the slab
+  std::ptrdiff_t panel_stride = 0;  // elements from a panel to the next
+  // fetched meanwhile by a tile of one panel: this many cache lines a group of steps
+  const char* ahead = nullptr;
+  int ahead_lines = 0;  // 0 .. 2 * kGroup
   const SumChunk* chunks = nullptr;
   int chunk_count = 0;
-  float* kept = nullptr;  // (kMostWaiting, rows, kPanel), place_stride from a place to the next
+  float* kept =
+      nullptr;  // (kMostWaiting, rows, panels, kPanel), place_stride from a place to the next
   std::ptrdiff_t place_stride = 0;
-  int outs = 0;        // outputs wanted of the panel, 1 .. kPanel
+  int outs = 0;        // outputs wanted of the panels; of the last one at least 1
   float* y = nullptr;  // written with the chunk that ends the sum
   std::ptrdiff_t y_stride = 0;
   const float* scales = nullptr;  // (outs) of i8 weights, or null
@@ -40,7 +49,14 @@ struct LinearTiles {
   float (*pack)(const float* x, void* to, int count) = nullptr;
   int unit = 4;  // bytes of a packed step of one row
   int max_rows = 0;
-  void (*tile[kMostRows + 1])(const LinearTile&) = {};  // by rows, 1 .. max_rows
+  // by rows, 1 .. max_rows, and panels, 1 .. panels_at_once(rows)
+  void (*tile[kMostRows + 1][kMostPanels + 1])(const LinearTile&) = {};
+
+  int panels_at_once(int rows) const {
+    int panels = 1;
+    while (panels < kMostPanels && tile[rows][panels + 1]) ++panels;
+    return panels;
+  }
 };
 
 // Tiles of the best vector instructions this CPU has.
