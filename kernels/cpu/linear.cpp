@@ -201,7 +201,7 @@ void linear(const Linear& p, ThreadPool& pool, const LinearTiles& tiles) {
 }
 
 void linear(const Linear& p, ThreadPool& pool) {
-  const LinearTiles* dot = dot_tiles(p.dtype);
+  const LinearTiles* dot = p.dtype == Dtype::i8 ? int8_dot_tiles() : nullptr;
   linear(p, pool, dot ? *dot : vector_tiles(p.dtype));
 }
 

@@ -151,8 +151,9 @@ HWY_INLINE void vectors(const LinearTile& t) {
       for (int r = 0; r < kRows; ++r) row[r] = Kind::load_x(x + r * (kInputChunk / Kind::kStep));
 #pragma GCC unroll 16
       for (int v = 0; v < kCount; ++v) {
-        const auto weight = Kind::load_weight(w + v / kVectors * t.panel_stride +
-                                              v % kVectors * kLanes * Kind::kStep);
+        const auto* at = w + v / kVectors * t.panel_stride + v % kVectors * kLanes * Kind::kStep;
+        fetch_stream<kRows, kPanels>(at);
+        const auto weight = Kind::load_weight(at);
 #pragma GCC unroll 12
         for (int r = 0; r < kRows; ++r) sum[r][v] = Kind::multiply_add(row[r], weight, sum[r][v]);
       }

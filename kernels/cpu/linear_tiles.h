@@ -61,9 +61,9 @@ struct LinearTiles {
 
 // Tiles of the best vector instructions this CPU has.
 const LinearTiles& vector_tiles(Dtype dtype);
-// Tiles of instructions that multiply and add pairs of bf16 or of 16-bit integers at once; null
-// where there are none.
-const LinearTiles* dot_tiles(Dtype dtype);
+// For i8, tiles of instructions that multiply and add pairs of 16-bit integers at once; null where
+// there are none.
+const LinearTiles* int8_dot_tiles();
 
 // Packs a chunk of x as 16-bit integers for i8 weights; returns their scale, NaN if the chunk holds
 // a value that is not finite.
@@ -82,6 +82,15 @@ constexpr AheadPlan ahead_plan(int rows, Dtype dtype) {
   return work <= 2   ? AheadPlan{2 << 10, 64}
          : work <= 4 ? AheadPlan{4 << 10, 256}
                      : AheadPlan{16 << 10, 64};
+}
+
+// Of several panels each is a stream of its own, which the hardware follows unless the rows' work
+// keeps it waiting: then a line is asked for this long before it is read.
+constexpr std::ptrdiff_t kStreamAhead = 2 << 10;
+template <int kRows, int kPanels>
+[[gnu::always_inline]] inline void fetch_stream(const void* weight) {
+  if constexpr (kPanels > 1 && kRows > 2)
+    __builtin_prefetch(static_cast<const char*>(weight) + kStreamAhead, 0, 2);
 }
 
 constexpr int kGroup = 4;  // steps between two looks at what is to be fetched

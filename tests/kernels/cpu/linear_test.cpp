@@ -17,12 +17,12 @@ bool use_dot = false;
 void with_all_tiles(const std::function<void()>& body) {
   test::on_every_target(body);
   use_dot = true;
-  if (dot_tiles(Dtype::bf16) || dot_tiles(Dtype::i8)) body();
+  if (int8_dot_tiles()) body();
   use_dot = false;
 }
 
 void linear(const Linear& p, ThreadPool& pool) {
-  const LinearTiles* dot = use_dot ? dot_tiles(p.dtype) : nullptr;
+  const LinearTiles* dot = use_dot && p.dtype == Dtype::i8 ? int8_dot_tiles() : nullptr;
   cpu::linear(p, pool, dot ? *dot : vector_tiles(p.dtype));
 }
 
