@@ -26,8 +26,10 @@ using std::chrono::milliseconds;
 constexpr std::size_t kSending = 4;        // messages to one rank that may be on their way
 constexpr auto kLook = milliseconds(100);  // whether a rank that others connect to has failed
 constexpr auto kPoll = std::chrono::microseconds(50);
-// for others to leave, or to read what stopped this rank
+// for a silent peer to say what it waits for itself
 constexpr auto kGrace = milliseconds(250);
+// for the others to read what stopped the rank that keeps the store
+constexpr auto kStay = milliseconds(1000);
 
 // For tests and benches of ranks on one machine: every message is delivered this long after it was
 // sent.
@@ -67,13 +69,7 @@ class C10dTransport::Group {
     }
   }
 
-  ~Group() {
-    for (Peer& peer : peers_) peer.inbox.stop();
-    // A send that nobody takes would be waited for: give up on it.
-    for (Peer& peer : peers_)
-      for (Message& message : peer.sending)
-        for (const Work& work : message.works) work->abort();
-  }
+  ~Group() { hang_up(); }
 
   int rank() const { return place_.rank; }
   int size() const { return place_.world; }
@@ -158,11 +154,24 @@ class C10dTransport::Group {
   void abort(const std::string& reason, ExitCode code) noexcept {
     if (std::exchange(told_, true)) return;
     store_->post_failure(fmt::format("{} {}", int(code), reason));
-    // Who asks the store on this rank for the reason gets the time to do so.
-    if (place_.rank == 0 && !place_.launcher_has_store) std::this_thread::sleep_for(kGrace);
+    if (place_.rank > 0 || place_.launcher_has_store) return;
+    // The others ask the store, which is here, once their connections have ended.
+    hang_up();
+    std::this_thread::sleep_for(kStay);
   }
 
  private:
+  void hang_up() noexcept {
+    for (Peer& peer : peers_) peer.inbox.stop();
+    // A send that nobody takes would be waited for: give up on it.
+    for (Peer& peer : peers_) {
+      for (Message& message : peer.sending)
+        for (const Work& work : message.works) work->abort();
+      peer.sending.clear();
+    }
+    group_.reset();
+  }
+
   bool is_done(const std::function<bool()>& done, int peer) {
     try {
       return done();

@@ -25,9 +25,11 @@ LayerWeights load_layer(const LayerShape& c, int index, const WeightFile& file, 
                   {"self_attn.v_proj.weight", kv}},
                  c.hidden);
   w.out = matrix({{"self_attn.o_proj.weight", c.hidden}}, q);
+  w.out.share_input_by(c.head_dim);
   w.gate_up = matrix(
       {{"mlp.gate_proj.weight", c.intermediate}, {"mlp.up_proj.weight", c.intermediate}}, c.hidden);
   w.down = matrix({{"mlp.down_proj.weight", c.hidden}}, c.intermediate);
+  w.down.share_input_by(kSharedInputUnit);
   if (c.qk_norm) {
     w.q_norm = vector("self_attn.q_norm.weight", c.head_dim);
     w.k_norm = vector("self_attn.k_norm.weight", c.head_dim);

@@ -98,7 +98,8 @@ void Matrix::multiply(const at::Tensor& x, at::Tensor& y, ThreadPool& pool, cons
                .dtype = dtype_,
                .scales = scales_.defined() ? scales_.data_ptr<float>() : nullptr,
                .next = next ? next->weight_.data_ptr() : nullptr,
-               .next_bytes = next ? std::int64_t(next->weight_.nbytes()) : 0},
+               .next_bytes = next ? std::int64_t(next->weight_.nbytes()) : 0,
+               .unit = unit_},
               pool);
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/base/safetensors.h"
+#include "kernels/input_parts.h"
 #include "kernels/thread_pool.h"
 #include "kernels/types.h"
 
@@ -35,6 +36,8 @@ class Matrix {
   static Matrix load(const WeightFile& file, const std::vector<Part>& parts, std::int64_t in,
                      Dtype dtype, WeightPlace place);
   Matrix first_rows(std::int64_t count) const;  // shares memory
+  // Where devices may share out the input (kernels/input_parts.h): at every so many columns.
+  void share_input_by(std::int64_t columns) { unit_ = int(columns); }
 
   std::int64_t out() const { return out_; }
   std::int64_t in() const { return in_; }
@@ -51,6 +54,7 @@ class Matrix {
  private:
   at::Tensor weight_, scales_;  // weight: (out, in), or packed; scales (out) f32: int8 only
   std::int64_t out_ = 0, in_ = 0;
+  int unit_ = kInputChunk;
   Dtype dtype_ = Dtype::f32;
   WeightLayout layout_ = WeightLayout::panels;
 };

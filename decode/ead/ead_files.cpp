@@ -9,6 +9,8 @@
 #include "common/base/h5.h"
 #include "common/base/json_field.h"
 #include "common/base/json_file.h"
+#include "common/base/numbers.h"
+#include "kernels/numbers_version.h"
 
 namespace dex {
 namespace {
@@ -195,6 +197,7 @@ void write_ead(const std::filesystem::path& dir, const Session& session,
                   {"model", model_name},
                   {"model_fingerprint", session.model().fingerprint},
                   {"dtype", name_of(session.model().dtype)},
+                  {kNumbersField, kNumbersVersion},
                   {"num_layers", depths.num_layers()},
                   {"depths", depths.depths()},
                   {"generated_tokens", readings.front().rows.size()},

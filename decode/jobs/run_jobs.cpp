@@ -9,6 +9,7 @@
 #include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/base/numbers.h"
 #include "common/base/peak_memory.h"
 #include "common/base/progress.h"
 #include "common/model/not_numbers.h"
@@ -16,6 +17,7 @@
 #include "decode/jobs/job_prompt.h"
 #include "decode/report.h"
 #include "decode/verify.h"
+#include "kernels/numbers_version.h"
 
 namespace dex {
 namespace {
@@ -104,6 +106,7 @@ class JobsRun {
     Json stats = one.json();
     stats["custom_id"] = custom_id_of(line);
     stats["line"] = line.number;
+    stats[kNumbersField] = kNumbersVersion;
     stats_ += line_of(stats);
   }
 

@@ -2,6 +2,6 @@
 
 namespace dex {
 
-const LinearTiles* dot_tiles(Dtype) { return nullptr; }
+const LinearTiles* int8_dot_tiles() { return nullptr; }
 
 }  // namespace dex

@@ -90,62 +90,102 @@ struct I8 {
   }
 };
 
-HWY_INLINE void finish(const LinearTile& t, float* y, int out, Vec sum) {
-  const Floats d;
-  const int outs = std::min(kLanes, t.outs - out);
-  if (outs <= 0) return;
-  if (!t.first) sum = hn::Add(load_some(d, y + out, outs), sum);
-  if (t.scales) sum = hn::Mul(sum, load_some(d, t.scales + out, outs));
-  if (t.bias) sum = hn::Add(sum, load_some(d, t.bias + out, outs));
-  store_some(d, sum, y + out, outs);
-}
+// A few rows' sums of kCount vectors of the kPanels panels, the first of them being kFirst.
+template <int kRows, int kPanels, int kFirst, int kCount>
+struct Totals {
+  Vec sum[kRows][kCount];
 
-// Vectors [kFirst, kFirst + kCount) of the panel.
-template <class Kind, int kRows, int kFirst, int kCount>
+  HWY_INLINE void add(const float* kept) {
+    each([&](Vec& s, int row, int v) HWY_ATTR {
+      s = hn::Add(hn::LoadU(Floats(), kept + (row * kPanels * kVectors + v) * kLanes), s);
+    });
+  }
+  HWY_INLINE void keep(float* kept) {
+    each([&](Vec& s, int row, int v)
+             HWY_ATTR { hn::StoreU(s, Floats(), kept + (row * kPanels * kVectors + v) * kLanes); });
+  }
+  HWY_INLINE void finish(const LinearTile& t) {
+    const Floats d;
+    each([&](Vec& s, int row, int v) HWY_ATTR {
+      const int out = v * kLanes, outs = std::min(kLanes, t.outs - out);
+      if (outs <= 0) return;
+      if (t.scales) s = hn::Mul(s, load_some(d, t.scales + out, outs));
+      if (t.bias) s = hn::Add(s, load_some(d, t.bias + out, outs));
+      store_some(d, s, t.y + row * t.y_stride + out, outs);
+    });
+  }
+  // What becomes of a chunk's sum.
+  HWY_INLINE void end(const LinearTile& t, const SumChunk& chunk) {
+    float* place = t.kept + chunk.place * t.place_stride;
+    if (!chunk.first) add(place);
+    for (int m = 0; m < chunk.merges; ++m) add(place -= t.place_stride);
+    chunk.ends_sum ? finish(t) : keep(place);
+  }
+
+ private:
+  template <class Body>
+  HWY_INLINE void each(const Body& body) {
+#pragma GCC unroll 12
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 16
+      for (int v = 0; v < kCount; ++v) body(sum[r][v], r, kFirst + v);
+  }
+};
+
+// Vectors [kFirst, kFirst + kCount) of the panels' outputs.
+template <class Kind, int kRows, int kPanels, int kFirst, int kCount>
 HWY_INLINE void vectors(const LinearTile& t) {
   const auto* x = static_cast<const typename Kind::X*>(t.x);
   const auto* w =
       static_cast<const typename Kind::Weight*>(t.weight) + kFirst * kLanes * Kind::kStep;
-  typename Kind::Sum sum[kRows][kCount];
-  for (auto& row : sum)
-    for (auto& s : row) s = Kind::zero();
-  const auto step = [&]() HWY_ATTR {
-    typename Kind::Loaded weight[kCount];
-#pragma GCC unroll 8
-    for (int v = 0; v < kCount; ++v) weight[v] = Kind::load_weight(w + v * kLanes * Kind::kStep);
-#pragma GCC unroll 12
-    for (int r = 0; r < kRows; ++r) {
-      const auto row = Kind::load_x(x + r * (kChunk / Kind::kStep));
-#pragma GCC unroll 8
-      for (int v = 0; v < kCount; ++v) sum[r][v] = Kind::multiply_add(row, weight[v], sum[r][v]);
-    }
-    ++x;
-    w += kPanel * Kind::kStep;
-  };
-  int steps = ceil_div(t.count, Kind::kStep);
+  const float* x_scales = t.x_scales;
+  const char* ahead = t.ahead;
   const int lines = kFirst == 0 ? t.ahead_lines : 0;
-  for (const char* ahead = t.ahead; steps >= kGroup;
-       steps -= kGroup, ahead += t.ahead_lines * ahead_plan(kRows, Kind::kDtype).every) {
-#pragma GCC unroll 4
-    for (int s = 0; s < kGroup; ++s) {
-      fetch_ahead<kRows, Kind::kDtype>(ahead, lines, s);
-      step();
-    }
-  }
-  for (; steps > 0; --steps) step();
+  for (const SumChunk* chunk = t.chunks; chunk != t.chunks + t.chunk_count; ++chunk) {
+    typename Kind::Sum sum[kRows][kCount];
+    for (auto& row : sum)
+      for (auto& s : row) s = Kind::zero();
+    const auto step = [&]() HWY_ATTR {
+      typename Kind::Loaded row[kRows];
 #pragma GCC unroll 12
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 8
-    for (int v = 0; v < kCount; ++v)
-      finish(t, t.y + r * t.y_stride, (kFirst + v) * kLanes, Kind::total(sum[r][v], t.x_scales[r]));
+      for (int r = 0; r < kRows; ++r) row[r] = Kind::load_x(x + r * (kInputChunk / Kind::kStep));
+#pragma GCC unroll 16
+      for (int v = 0; v < kCount; ++v) {
+        const auto* at = w + v / kVectors * t.panel_stride + v % kVectors * kLanes * Kind::kStep;
+        fetch_stream<kRows, kPanels>(at);
+        const auto weight = Kind::load_weight(at);
+#pragma GCC unroll 12
+        for (int r = 0; r < kRows; ++r) sum[r][v] = Kind::multiply_add(row[r], weight, sum[r][v]);
+      }
+      ++x;
+      w += kPanel * Kind::kStep;
+    };
+    int steps = ceil_div(chunk->count, Kind::kStep);
+    for (; steps >= kGroup;
+         steps -= kGroup, ahead += t.ahead_lines * ahead_plan(kRows, Kind::kDtype).every) {
+#pragma GCC unroll 4
+      for (int s = 0; s < kGroup; ++s) {
+        if constexpr (kPanels == 1) fetch_ahead<kRows, Kind::kDtype>(ahead, lines, s);
+        step();
+      }
+    }
+    for (; steps > 0; --steps) step();
+    Totals<kRows, kPanels, kFirst, kCount> totals;
+#pragma GCC unroll 12
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 16
+      for (int v = 0; v < kCount; ++v) totals.sum[r][v] = Kind::total(sum[r][v], x_scales[r]);
+    totals.end(t, *chunk);
+    x_scales += t.scale_stride;
+  }
 }
 
 // All vectors at once where the registers hold them, else four after four.
-template <class Kind, int kRows, int kFirst = 0>
+template <class Kind, int kRows, int kPanels, int kFirst = 0>
 void tile(const LinearTile& t) {
-  constexpr int kCount = std::min(kVectors, 4);
-  vectors<Kind, kRows, kFirst, kCount>(t);
-  if constexpr (kFirst + kCount < kVectors) tile<Kind, kRows, kFirst + kCount>(t);
+  constexpr int kAll = kPanels * kVectors, kCount = kPanels == 1 ? std::min(kVectors, 4) : kAll;
+  vectors<Kind, kRows, kPanels, kFirst, kCount>(t);
+  if constexpr (kFirst + kCount < kAll) tile<Kind, kRows, kPanels, kFirst + kCount>(t);
 }
 
 float pack_f32(const float* x, void* to, int count) {
@@ -206,16 +246,20 @@ constexpr int kRowsAtOnce = 6;
 constexpr int kRowsAtOnce = 3;
 #endif
 
-template <class Kind, int kRows>
+template <class Kind, int kRows = kRowsAtOnce,
+          int kPanels = kVectors <= 4 ? most_panels(kRowsAtOnce, kRows) : 1>
 void add_tiles(LinearTiles& tiles) {
-  tiles.tile[kRows] = tile<Kind, kRows>;
-  if constexpr (kRows > 1) add_tiles<Kind, kRows - 1>(tiles);
+  tiles.tile[kRows][kPanels] = tile<Kind, kRows, kPanels>;
+  if constexpr (kPanels > 1)
+    add_tiles<Kind, kRows, kPanels - 1>(tiles);
+  else if constexpr (kRows > 1)
+    add_tiles<Kind, kRows - 1>(tiles);
 }
 
 template <class Kind>
 LinearTiles tiles_of(float (*pack)(const float*, void*, int)) {
   LinearTiles tiles{.pack = pack, .unit = sizeof(typename Kind::X), .max_rows = kRowsAtOnce};
-  add_tiles<Kind, kRowsAtOnce>(tiles);
+  add_tiles<Kind>(tiles);
   return tiles;
 }
 

@@ -20,21 +20,21 @@ namespace {
 
 using Words = hn::ScalableTag<std::uint64_t>;
 
-// Four quarters at once: a core fetches faster from four far places than from one.
+// Eight parts at once: a core fetches faster from eight far places than from one.
 std::uint64_t sum_of_words(const char* bytes, std::size_t size) {
-  constexpr std::size_t kVector = hn::MaxLanes(Words()) * sizeof(std::uint64_t);
-  const std::size_t quarter = size / 4;
-  const auto load_at = [&](std::size_t at) {
-    return hn::LoadU(Words(), reinterpret_cast<const std::uint64_t*>(bytes + at));
-  };
-  auto a = hn::Zero(Words()), b = a, c = a, d = a;
-  for (std::size_t at = 0; at < quarter; at += kVector) {
-    a = hn::Add(a, load_at(at));
-    b = hn::Add(b, load_at(at + quarter));
-    c = hn::Add(c, load_at(at + 2 * quarter));
-    d = hn::Add(d, load_at(at + 3 * quarter));
+  constexpr std::size_t kParts = 8, kVector = hn::MaxLanes(Words()) * sizeof(std::uint64_t);
+  const std::size_t part = size / kParts;
+  hn::Vec<Words> sum[kParts];
+  for (auto& s : sum) s = hn::Zero(Words());
+  for (std::size_t at = 0; at < part; at += kVector) {
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < kParts; ++i)
+      sum[i] = hn::Add(
+          sum[i],
+          hn::LoadU(Words(), reinterpret_cast<const std::uint64_t*>(bytes + at + i * part)));
   }
-  return hn::GetLane(hn::SumOfLanes(Words(), hn::Add(hn::Add(a, b), hn::Add(c, d))));
+  for (std::size_t i = 1; i < kParts; ++i) sum[0] = hn::Add(sum[0], sum[i]);
+  return hn::GetLane(hn::SumOfLanes(Words(), sum[0]));
 }
 
 LoopCount multiply_adds(float a, float b) {

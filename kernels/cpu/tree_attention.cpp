@@ -218,11 +218,24 @@ class Group {
     });
   }
 
+  // Asks for a block of the context; rows of a cache come too far apart for the hardware to guess.
+  [[gnu::always_inline]] void fetch(const CacheRows<T>& rows, int begin) const {
+    for (int i = begin; i < std::min(begin + kBlock, context_); ++i) {
+      const char* row = reinterpret_cast<const char*>(rows.row(p_.context[i]));
+      for (std::size_t at = 0; at < std::size_t(p_.head_dim) * sizeof(T); at += 64)
+        __builtin_prefetch(row + at, 0, 2);
+    }
+  }
+
   // What a row scores beyond its own context is written over later.
   void score_context() const {
-    for (int begin = 0; begin < context_; begin += kBlock)
+    fetch(keys_, 0);
+    for (int begin = 0; begin < context_; begin += kBlock) {
+      fetch(keys_, begin + kBlock);
+      fetch(values_, begin);
       score_block(p_.context + begin, std::min(kBlock, context_ - begin),
                   [&](const Query* q) { return q->scores + begin; });
+    }
   }
 
   // The rows' branches lie end to end: each block is scored for every query, and each keeps what is

@@ -32,9 +32,11 @@ struct Layer {
     gate = buffer(p.intermediate), up = buffer(p.intermediate);
     to_qkv = linear_of(normed, p.hidden, p.qkv, qkv, q_size + 2 * kv_size);
     to_out = linear_of(attended, q_size, p.out, p.x, p.hidden);
+    to_out.unit = p.head_dim;
     to_gate = linear_of(normed, p.hidden, p.gate, gate, p.intermediate);
     to_up = linear_of(normed, p.hidden, p.up, up, p.intermediate);
     to_down = linear_of(gate, p.intermediate, p.down, p.x, p.hidden);
+    to_down.unit = kSharedInputUnit;
     attention = {.q = q,
                  .keys = p.keys,
                  .values = p.values,

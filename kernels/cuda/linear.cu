@@ -1,6 +1,6 @@
 // Skinny GEMM: weights of bf16 or i8 pass through tensor cores once for up to 128 rows (i8: 64).
 //
-// Block (row tile, output tile, group of chunks) of 4 warps; a warp owns 16 outputs and every row
+// Block (row tile, output tile, subtree of parts) of 4 warps; a warp owns 16 outputs and every row
 // of the tile. The weights are the mma's A operand (its 16 rows are outputs), x its B operand (its
 // 8 columns are rows), so 1 row wastes 7/8 of an mma, not
 // 15/16. An element of D is a sum of its own row of A and column of B: which rows share a tile
@@ -21,11 +21,11 @@ struct LinearJob {
   LinearPlan plan;
   const unsigned char* weight = nullptr;
   const unsigned char* x = nullptr;  // prepared
-  const float* x_scales = nullptr;   // (rows, chunks), i8 only
-  float* partials = nullptr;         // (chunks, rows, out) when groups > 1
+  const float* x_scales = nullptr;   // LinearPlan::scale, i8 only
+  float* partials = nullptr;         // (groups, rows, out) when groups > 1
   unsigned* arrived = nullptr;       // (output tiles, row tiles) blocks that have written theirs
   LinearFinish finish;
-  bool aligned = false;  // weight rows begin at multiples of 16 bytes
+  bool aligned = false;  // aligned_parts
 };
 
 // Byte offset of a 16-byte unit in a tile of 128-byte rows. Eight rows' units of one number lie in
@@ -68,39 +68,69 @@ struct Shape {
   static constexpr int kStages = kXRows <= 16 ? 6 : 4;
 };
 
-// Sixteen bytes of a weight row from element k on, zeros past its end.
+// The stages of a block's parts, one after the other; none reaches into the next part.
+template <int kStep>
+struct Stages {
+  const LinearPlan& plan;
+  int part, end_part, size = 0;
+  int at = 0;  // of the part's elements
+
+  __device__ Stages(const LinearPlan& plan, int first, int end)
+      : plan(plan), part(first), end_part(end) {
+    pass_empty();
+  }
+  __device__ bool done() const { return part == end_part; }
+  __device__ void next() {
+    at += kStep;
+    if (at < size) return;
+    at = 0, ++part;
+    pass_empty();
+  }
+
+ private:
+  __device__ void pass_empty() {
+    for (; part < end_part; ++part) {
+      size = plan.size(part);
+      if (size > 0) return;
+    }
+  }
+};
+
+// Sixteen bytes of a weight row from column k on, zeros past `end`.
 template <class Weight>
-__device__ void copy_weights(const LinearJob& job, unsigned char* to, int out, int k) {
+__device__ void copy_weights(const LinearJob& job, unsigned char* to, int out, int k, int end) {
   constexpr int kEach = 16 / sizeof(Weight);
-  const auto* row = reinterpret_cast<const Weight*>(job.weight) + std::int64_t(out) * job.plan.in;
+  const auto* row =
+      reinterpret_cast<const Weight*>(job.weight) + std::int64_t(out) * job.plan.columns();
   if (job.aligned) {
-    gpu::cp_async16(to, row + k, k < job.plan.in);
+    gpu::cp_async16(to, row + k, k < end);
   } else {
     for (int i = 0; i < kEach; ++i)
-      reinterpret_cast<Weight*>(to)[i] = k + i < job.plan.in ? row[k + i] : Weight{};
+      reinterpret_cast<Weight*>(to)[i] = k + i < end ? row[k + i] : Weight{};
   }
 }
 
 // Rows and outputs past the end repeat the last: what they give is never written.
 template <class Kind, int kTiles>
 __device__ void load_stage(const LinearJob& job, unsigned char* stage, int first_row, int first_out,
-                           int k) {
+                           const Stages<Shape<Kind, kTiles>::kStep>& from) {
   using Weight = typename Kind::Weight;
   constexpr int kUnits = kTileBytes / 16, kEach = 16 / int(sizeof(Weight));
   const LinearPlan& plan = job.plan;
+  const int column = plan.begin[from.part];
   for (int i = gpu::thread(); i < kTileOuts * kUnits; i += kThreads) {
     const int row = i / kUnits, unit = i % kUnits;
     copy_weights<Weight>(job, stage + tile_offset(row, unit), min(first_out + row, plan.out - 1),
-                         k + unit * kEach);
+                         column + from.at + unit * kEach, column + from.size);
   }
   unsigned char* x_stage = stage + kWeightBytes;
+  const int x_at = plan.place[from.part] * plan.part_pitch + from.at * int(sizeof(Weight));
   for (int i = gpu::thread(); i < Shape<Kind, kTiles>::kXRows * kUnits; i += kThreads) {
     const int tile_row = i / kUnits, unit = i % kUnits;
     const int plane = tile_row / (kTiles * 8),
               row = min(first_row + tile_row % (kTiles * 8), plan.rows - 1);
-    const unsigned char* from = job.x + (std::int64_t(plane) * plan.rows + row) * plan.pitch;
-    gpu::cp_async16(x_stage + tile_offset(tile_row, unit),
-                    from + k * int(sizeof(Weight)) + unit * 16);
+    const unsigned char* x = job.x + (std::int64_t(plane) * plan.rows + row) * plan.pitch();
+    gpu::cp_async16(x_stage + tile_offset(tile_row, unit), x + x_at + unit * 16);
   }
 }
 
@@ -157,7 +187,7 @@ __device__ void each_element(const LinearPlan& plan, int first_row, int first_ou
   }
 }
 
-// The block that finds all others of its tile done adds their partial sums, chunk after chunk. One
+// The block that finds all others of its tile done adds their partial sums, the upper tree. One
 // thread's fences order what all threads wrote before the barrier against what all read after the
 // other.
 __device__ void finish_last(const LinearJob& job, int tile_rows, int first_row, int first_out) {
@@ -175,8 +205,10 @@ __device__ void finish_last(const LinearJob& job, int tile_rows, int first_row, 
   for (int i = gpu::thread(); i < tile_rows * kTileOuts; i += kThreads) {
     const int row = first_row + i / kTileOuts, out = first_out + i % kTileOuts;
     if (row >= plan.rows || out >= plan.out) continue;
+    TreeSum tree;
     float total = 0;
-    for (int c = 0; c < plan.chunks; ++c) total += job.partials[plan.partial(c, row, out)];
+    for (int g = 0; g < plan.groups; ++g)
+      total = tree.push(g, job.partials[plan.partial(g, row, out)]);
     job.finish(row, out, total);
   }
 }
@@ -187,38 +219,51 @@ __global__ void linear_kernel(LinearJob job) {
   DYN_SHARED(unsigned char, ring);
   const LinearPlan& plan = job.plan;
   const int first_row = gpu::block() * kTiles * 8, first_out = gpu::block_y() * kTileOuts;
-  const int begin = gpu::block_z() * plan.chunks_per_block * plan.chunk;
-  const int end = min(begin + plan.chunks_per_block * plan.chunk, plan.in);
-  const int steps = ceil_div(end - begin, S::kStep);
-  const auto load = [&](int step) {
-    if (step < steps)
-      load_stage<Kind, kTiles>(job, ring + step % S::kStages * S::kStageBytes, first_row, first_out,
-                               begin + step * S::kStep);
+  const int first_part = gpu::block_z() * plan.group_parts,
+            end_part = first_part + plan.group_parts;
+  Stages<S::kStep> ahead(plan, first_part, end_part);
+  int loaded = 0, step = 0;
+  const auto load = [&] {
+    if (!ahead.done()) {
+      load_stage<Kind, kTiles>(job, ring + loaded % S::kStages * S::kStageBytes, first_row,
+                               first_out, ahead);
+      ahead.next();
+    }
+    ++loaded;
     gpu::cp_async_commit();
   };
 
-  for (int step = 0; step < S::kStages - 1; ++step) load(step);
+  while (loaded < S::kStages - 1) load();
   Sums<Kind, kTiles> sums;
-  float totals[kTiles][4] = {};
-  for (int step = 0; step < steps; ++step) {
-    gpu::cp_async_wait<S::kStages - 2>();
-    __syncthreads();  // all have this stage, and none still reads the one that is filled next
-    load(step + S::kStages - 1);
-    multiply_stage<Kind, kTiles>(ring + step % S::kStages * S::kStageBytes, sums);
-    const int k = begin + step * S::kStep, chunk = k / plan.chunk;
-    if ((k + S::kStep) % plan.chunk != 0 && step + 1 < steps) continue;
-    each_element<kTiles>(plan, first_row, first_out, [&](int tile, int i, int row, int out) {
-      const float x_scale =
-          Kind::kPlanes > 1 ? job.x_scales[std::int64_t(row) * plan.chunks + chunk] : 1.0f;
-      const float value = sums.value(tile, i, x_scale);
-      if (plan.groups > 1)
-        job.partials[plan.partial(chunk, row, out)] = value;
-      else
-        totals[tile][i] += value;
-    });
-    sums = {};
+  TreeSum trees[kTiles][4];
+  float totals[kTiles][4] = {};  // of a part, then of all parts up to it that are one subtree
+  for (int part = first_part; part < end_part; ++part) {
+    const int size = plan.size(part);
+    for (int at = 0; at < size; at += S::kStep, ++step) {
+      gpu::cp_async_wait<S::kStages - 2>();
+      __syncthreads();  // all have this stage, and none still reads the one that is filled next
+      load();
+      multiply_stage<Kind, kTiles>(ring + step % S::kStages * S::kStageBytes, sums);
+      if ((at + S::kStep) % kInputChunk != 0 && at + S::kStep < size) continue;
+      const int chunk = at / kInputChunk;
+      each_element<kTiles>(plan, first_row, first_out, [&](int tile, int i, int row, int) {
+        const float x_scale = Kind::kPlanes > 1 ? job.x_scales[plan.scale(row, part, chunk)] : 1.0f;
+        const float value = sums.value(tile, i, x_scale);
+        totals[tile][i] = chunk == 0 ? value : totals[tile][i] + value;
+      });
+      sums = {};
+    }
+    UNROLL for (int tile = 0; tile < kTiles; ++tile) {
+      UNROLL for (int i = 0; i < 4; ++i) totals[tile][i] =
+          trees[tile][i].push(part - first_part, size > 0 ? totals[tile][i] : -0.0f);
+    }
   }
-  if (plan.groups > 1) return finish_last(job, kTiles * 8, first_row, first_out);
+  if (plan.groups > 1) {
+    each_element<kTiles>(plan, first_row, first_out, [&](int tile, int i, int row, int out) {
+      job.partials[plan.partial(gpu::block_z(), row, out)] = totals[tile][i];
+    });
+    return finish_last(job, kTiles * 8, first_row, first_out);
+  }
   each_element<kTiles>(plan, first_row, first_out, [&](int tile, int i, int row, int out) {
     job.finish(row, out, totals[tile][i]);
   });
@@ -259,8 +304,6 @@ int linear(const Linear& p, const LinearFinish& finish, Workspace workspace, Str
   if (workspace.bytes < plan.bytes) return kTooSmall;
   auto* memory = static_cast<unsigned char*>(workspace.memory);
   if (const int error = prepare_input(plan, p.x, memory, stream)) return error;
-  const bool aligned = std::int64_t(p.in) * size_of(p.dtype) % 16 == 0 &&
-                       reinterpret_cast<std::uintptr_t>(p.weight) % 16 == 0;
   const LinearJob job{.plan = plan,
                       .weight = static_cast<const unsigned char*>(p.weight),
                       .x = memory,
@@ -268,7 +311,7 @@ int linear(const Linear& p, const LinearFinish& finish, Workspace workspace, Str
                       .partials = reinterpret_cast<float*>(memory + plan.partials_at),
                       .arrived = reinterpret_cast<unsigned*>(memory + plan.arrived_at),
                       .finish = finish,
-                      .aligned = aligned};
+                      .aligned = aligned_parts(p)};
   return p.dtype == Dtype::bf16 ? start<Bf16>(job, stream) : start<I8>(job, stream);
 }
 
@@ -279,7 +322,13 @@ std::size_t linear_workspace(const Linear& p) {
 }
 
 int linear(const Linear& p, Workspace workspace, Stream stream) {
-  return linear(p, {.scales = p.scales, .bias = p.bias, .y = p.y, .out = p.out}, workspace, stream);
+  const bool whole = p.share.whole();
+  return linear(p,
+                {.scales = whole ? p.scales : nullptr,
+                 .bias = whole ? p.bias : nullptr,
+                 .y = p.y,
+                 .out = p.out},
+                workspace, stream);
 }
 
 int linear_add(const Linear& p, float scale, Workspace workspace, Stream stream) {

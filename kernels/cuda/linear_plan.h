@@ -1,8 +1,7 @@
 // How cuda::linear cuts its work, in numbers that host and device share.
 //
-// y[row][out] is a sum over chunks of `in`, each summed from zero and then added in order. Where
-// chunks begin depends on `in` alone; which block takes which chunks, and how many rows share a
-// block, is free and never shows in a bit.
+// y[row][out] is the tree of input_parts.h. Which block takes which subtree, and how many rows
+// share a block, is free and never shows in a bit.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -17,17 +16,9 @@ namespace dex::cuda {
 
 constexpr int kTileOuts = 64;     // outputs of a block: 4 warps x the 16 rows of an mma
 constexpr int kTileBytes = 128;   // of a weight row that a stage of the ring holds
-constexpr int kInputAlign = 128;  // bytes a prepared row of x is padded to
+constexpr int kInputAlign = 128;  // bytes a part of a prepared row of x is padded to
 // 4 on each of 132 multiprocessors: what it takes to keep HBM busy
 constexpr int kBlocksAtOnce = 528;
-
-// bf16: a quarter of `in`, so that partial sums are few, yet enough blocks share a narrow output.
-// i8: as on the CPU.
-__host__ __device__ constexpr int chunk_of(int in, Dtype dtype) {
-  if (dtype == Dtype::i8) return kQuantaChunk;
-  const int quarter = round_up(ceil_div(in, 4), 128);
-  return quarter < 1024 ? 1024 : quarter > 4096 ? 4096 : quarter;
-}
 
 // What becomes of a finished sum.
 struct LinearFinish {
@@ -46,50 +37,97 @@ struct LinearFinish {
   }
 };
 
+// The sums of parts 0, 1, ... of a subtree, or of its equal subtrees, become that of all: the last
+// push returns it.
+struct TreeSum {
+  float waiting[3] = {};  // for their right neighbours, by level
+
+  __device__ float push(int number, float sum) {
+    if (!(number & 1)) return waiting[0] = sum;
+    sum = waiting[0] + sum;
+    if (!(number & 2)) return waiting[1] = sum;
+    sum = waiting[1] + sum;
+    if (!(number & 4)) return waiting[2] = sum;
+    return waiting[2] + sum;
+  }
+};
+
 struct LinearPlan {
-  int rows = 0, in = 0, out = 0;
-  int chunk = 0, chunks = 0;             // elements of `in`
-  int chunks_per_block = 0, groups = 0;  // of blocks, along `in`
+  int rows = 0, out = 0;
+  int parts = 0;                    // of the share: part 0 is its first
+  int begin[kInputParts + 1] = {};  // of each part, in columns of x and the weight
+  int places = 0;                   // of parts that are not empty in a prepared row of x,
+  int place[kInputParts] = {};      // a part's
+  int part_at[kInputParts] = {};    // a place's
+  int groups = 0, group_parts = 0;  // of blocks, along `in`; a group has a subtree
   int tile_rows = 0, row_tiles = 0, out_tiles = 0;
-  int planes = 1;  // of prepared x: 1 of bf16, or 2 of bytes
-  int pitch = 0;   // bytes of a prepared row of x
+  int planes = 1;       // of prepared x: 1 of bf16, or 2 of bytes
+  int part_pitch = 0;   // bytes of a part in a prepared row of x
+  int part_chunks = 0;  // of the longest part
   // in the workspace; prepared x comes first
   std::size_t scales_at = 0, partials_at = 0, arrived_at = 0, bytes = 0;
 
-  __host__ __device__ std::int64_t partial(int c, int row, int o) const {
-    return (std::int64_t(c) * rows + row) * out + o;
+  __host__ __device__ int columns() const { return begin[parts]; }
+  __host__ __device__ int size(int part) const { return begin[part + 1] - begin[part]; }
+  __host__ __device__ int pitch() const { return places * part_pitch; }
+  __host__ __device__ std::int64_t scale(int row, int part, int chunk) const {
+    return (std::int64_t(row) * places + place[part]) * part_chunks + chunk;
+  }
+  __host__ __device__ std::int64_t partial(int group, int row, int o) const {
+    return (std::int64_t(group) * rows + row) * out + o;
   }
   __host__ __device__ int counters() const { return groups > 1 ? row_tiles * out_tiles : 0; }
 };
 
 // For weights of bf16 or i8.
 inline LinearPlan plan_of(const Linear& p) {
-  LinearPlan plan{.rows = p.rows, .in = p.in, .out = p.out};
+  LinearPlan plan{.rows = p.rows, .out = p.out, .parts = p.share.count()};
+  int longest = 0;
+  for (int part = 0; part < plan.parts; ++part) {
+    const int size = p.parts().size(p.share.first + part);
+    plan.begin[part + 1] = plan.begin[part] + size;
+    longest = std::max(longest, size);
+    if (size == 0) continue;
+    plan.part_at[plan.places] = part;
+    plan.place[part] = plan.places++;
+  }
   const bool bytes = p.dtype == Dtype::i8;
   const int most = bytes ? 64 : 128;  // two planes of sums take twice the registers
   plan.tile_rows = 8;
   while (plan.tile_rows < p.rows && plan.tile_rows < most) plan.tile_rows *= 2;
   plan.row_tiles = ceil_div(p.rows, plan.tile_rows);
   plan.out_tiles = ceil_div(p.out, kTileOuts);
-  plan.chunk = chunk_of(p.in, p.dtype);
-  plan.chunks = ceil_div(p.in, plan.chunk);
   // Partial sums are written and read once: no more than a quarter of the weights' bytes.
-  const bool cheap =
-      std::int64_t{p.rows} * 2 * 4 * 4 <= std::int64_t{plan.chunk} * size_of(p.dtype);
-  const int groups = cheap ? std::clamp(kBlocksAtOnce / plan.out_tiles, 1, plan.chunks) : 1;
-  plan.chunks_per_block = ceil_div(plan.chunks, groups);
-  plan.groups = ceil_div(plan.chunks, plan.chunks_per_block);
+  const auto cheap = [&](int groups) {
+    return std::int64_t{p.rows} * groups * 2 * 4 * 4 <=
+           std::int64_t{plan.columns()} * size_of(p.dtype);
+  };
+  plan.groups = 1;
+  while (plan.groups < plan.parts && 2 * plan.groups * plan.out_tiles <= kBlocksAtOnce &&
+         cheap(2 * plan.groups))
+    plan.groups *= 2;
+  plan.group_parts = plan.parts / plan.groups;
   plan.planes = bytes ? 2 : 1;
-  plan.pitch = round_up(p.in * (bytes ? 1 : 2), kInputAlign);
+  plan.part_chunks = ceil_div(longest, kInputChunk);
+  plan.part_pitch = round_up(longest * size_of(p.dtype), kInputAlign);
 
   const auto aligned = [](std::size_t size) { return round_up(size, 128); };
-  const std::size_t rows = std::size_t(p.rows), chunks = std::size_t(plan.chunks);
-  plan.scales_at = aligned(std::size_t(plan.planes * plan.pitch) * rows);
-  plan.partials_at = plan.scales_at + (bytes ? aligned(rows * chunks * 4) : 0);
+  const std::size_t rows = std::size_t(p.rows);
+  plan.scales_at = aligned(std::size_t(plan.planes * plan.pitch()) * rows);
+  plan.partials_at = plan.scales_at +
+                     (bytes ? aligned(rows * std::size_t(plan.places * plan.part_chunks) * 4) : 0);
   plan.arrived_at =
-      plan.partials_at + (plan.groups > 1 ? aligned(rows * chunks * std::size_t(p.out) * 4) : 0);
+      plan.partials_at +
+      (plan.groups > 1 ? aligned(rows * std::size_t(plan.groups) * std::size_t(p.out) * 4) : 0);
   plan.bytes = plan.arrived_at + aligned(std::size_t(plan.counters()) * 4);
   return plan;
+}
+
+// Whether parts of `p` begin, and rows of its weight lie, at multiples of 16 bytes.
+inline bool aligned_parts(const Linear& p) {
+  const auto whole = [&](int elements) { return elements * size_of(p.dtype) % 16 == 0; };
+  return whole(p.unit) && whole(p.columns()) &&
+         reinterpret_cast<std::uintptr_t>(p.weight) % 16 == 0;
 }
 
 // Prepares x in the workspace and zeroes the counters.

@@ -12,6 +12,7 @@ namespace dex::cuda {
 int linear(const Linear&, Workspace, Stream) { return kNoDevice; }
 int linear_add(const Linear&, float, Workspace, Stream) { return kNoDevice; }
 std::size_t linear_workspace(const Linear&) { return 0; }
+int finish_linear(const FinishLinear&, Stream) { return kNoDevice; }
 int decoder_layer(const DecoderLayer&, Workspace, Stream) { return kNoDevice; }
 std::size_t decoder_layer_workspace(const DecoderLayer&) { return 0; }
 int induce_rows(const InduceRows&, Workspace, Stream) { return kNoDevice; }

@@ -5,6 +5,7 @@
 
 #include "common/base/version.h"
 #include "kernels/instruction_sets.h"
+#include "kernels/numbers_version.h"
 
 namespace dex {
 namespace {
@@ -26,9 +27,10 @@ std::string about() {
       "dex {}\n"
       "commit        {}\n"
       "libraries     libtorch {}, HDF5 {}, SentencePiece {}, {}\n"
+      "numbers       version {}\n"
       "instructions  {}",
       version(), commit(), torch_version(), DEX_HDF5_VERSION, DEX_SENTENCEPIECE_VERSION,
-      cuda.empty() ? "no CUDA" : fmt::format("CUDA {}", cuda), instruction_sets());
+      cuda.empty() ? "no CUDA" : fmt::format("CUDA {}", cuda), kNumbersVersion, instruction_sets());
 }
 
 }  // namespace dex

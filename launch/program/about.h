@@ -3,7 +3,8 @@
 
 namespace dex {
 
-// What `dex --version` prints: version and commit, then a line for libraries and one for the CPU.
+// What `dex --version` prints: version and commit, then a line each for libraries, the version
+// of the numbers and the CPU.
 std::string about();
 
 }  // namespace dex

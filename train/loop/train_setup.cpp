@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "common/base/error.h"
+#include "common/base/numbers.h"
 #include "common/base/version.h"
+#include "kernels/numbers_version.h"
 #include "train/ranks/agreement.h"
 #include "train/reports/flops.h"
 
@@ -28,6 +30,7 @@ nlohmann::json identity_of(const TrainOptions& options, const Model& model,
   identity["depths"] = model.depths.text();
   identity["model_fingerprint"] = model.fingerprint;
   identity["data_digest"] = data.digest;
+  identity[kNumbersField] = kNumbersVersion;
   return identity;
 }
 

@@ -13,6 +13,7 @@
 #include "common/base/json_field.h"
 #include "common/base/json_file.h"
 #include "common/base/log.h"
+#include "common/base/numbers.h"
 #include "common/model/tensors.h"
 
 namespace dex {
@@ -65,6 +66,8 @@ void read_into(const fs::path& path, const Tensors& tensors, const std::vector<i
 }
 
 void require_same_run(const json& seen, json wanted, const fs::path& checkpoint) {
+  require_same_numbers(seen, checkpoint.string(),
+                       "--restart starts the run anew, another --out leaves this one as it is");
   constexpr const char* kDigest = "model_digest";
   if (!seen.contains(kDigest) && wanted.contains(kDigest)) {
     spdlog::warn(

@@ -11,8 +11,10 @@
 #include "common/base/json_differences.h"
 #include "common/base/json_file.h"
 #include "common/base/log.h"
+#include "common/base/numbers.h"
 #include "common/base/version.h"
 #include "common/model/tensors.h"
+#include "kernels/numbers_version.h"
 
 namespace dex {
 namespace {
@@ -33,8 +35,9 @@ std::string digest_of(const std::string& about, const std::string& key,
 }
 
 void require_same(const fs::path& path, const json& wanted) {
-  const std::string differences =
-      json_differences(read_json_object(path), wanted, "{} is {}, wanted {}");
+  const json seen = read_json_object(path);
+  require_same_numbers(seen, path.string(), "another --cache-states makes the states again");
+  const std::string differences = json_differences(seen, wanted, "{} is {}, wanted {}");
   require(differences.empty(), ExitCode::usage,
           "{}: --cache-states names the states of something else: {}", path.string(), differences);
 }
@@ -55,6 +58,7 @@ StateCache::StateCache(fs::path dir, const Model& model, const std::string& data
       shape_{model.depths.num_stages(), -1, model.config.hidden_size} {
   const json about = {{"format", "dex hidden states 1"},
                       {"version", version()},
+                      {kNumbersField, kNumbersVersion},
                       {"model_fingerprint", model.fingerprint},
                       {"model_digest", joint_digest(model.known_digests())},
                       {"data_digest", data_digest},

@@ -1,8 +1,8 @@
 // The frozen model's hidden states of samples, kept on disk: they do not change in training, so a
 // sample that was seen once, by this run or an earlier one, needs no pass of the model.
 //
-// - states.json: what they were made by. Its fields: format, version, model_fingerprint,
-//   model_digest, data_digest, depths, dtype, device.
+// - states.json: what they were made by. Its fields: format, version, numbers_version,
+//   model_fingerprint, model_digest, data_digest, depths, dtype, device.
 // - states-<n>.safetensors, n = 000000, 000001, ...: a tensor F32 (depths, loss rows, hidden) for
 //   each sample. The last depth is the model's. The tensor's name is the SHA-256 of ids and marks.
 //   Under the same name the metadata have the SHA-256 of what is in states.json, name and tensor.

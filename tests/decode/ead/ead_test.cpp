@@ -8,6 +8,7 @@
 #include "common/base/file.h"
 #include "common/base/h5.h"
 #include "decode/ead/ead_files.h"
+#include "kernels/numbers_version.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
 
@@ -59,6 +60,7 @@ TEST_CASE("a measurement is written whole, read back, and refused when altered")
   CHECK(table.shape("bare.candidates") == std::vector<std::uint64_t>{20, 4});
   const auto summary = nlohmann::json::parse(read_file(dir / "ead" / "summary.json"));
   CHECK(summary.at("readings").at("no adapters").contains("S_EAD"));
+  CHECK(summary.at("numbers_version") == kNumbersVersion);
   CHECK_THAT(describe_ead(dir / "ead"), Catch::Contains("20 generated tokens"));
 
   dir.write("full/precious.txt", "mine");

@@ -14,6 +14,7 @@
 #include "common/base/file.h"
 #include "decode/jobs/answer_row.h"
 #include "decode/jobs/job_prompt.h"
+#include "kernels/numbers_version.h"
 #include "tests/support/breaking_model.h"
 #include "tests/support/byte_tokenizer.h"
 #include "tests/support/errors.h"
@@ -81,7 +82,9 @@ TEST_CASE(
         std::string::npos);
   CHECK(rows[4].at("response").at("body").at("usage").at("completion_tokens") == 0);
   CHECK(rows[5].at("response").at("status_code") == 400);
-  CHECK(lines_of(dir / "dex.jsonl.stats.jsonl").size() == 3);
+  const auto stats = lines_of(dir / "dex.jsonl.stats.jsonl");
+  REQUIRE(stats.size() == 3);
+  for (const auto& row : stats) CHECK(row.at("numbers_version") == kNumbersVersion);
 }
 
 namespace {

@@ -17,18 +17,20 @@ bool use_dot = false;
 void with_all_tiles(const std::function<void()>& body) {
   test::on_every_target(body);
   use_dot = true;
-  if (dot_tiles(Dtype::bf16) || dot_tiles(Dtype::i8)) body();
+  if (int8_dot_tiles()) body();
   use_dot = false;
 }
 
 void linear(const Linear& p, ThreadPool& pool) {
-  const LinearTiles* dot = use_dot ? dot_tiles(p.dtype) : nullptr;
+  const LinearTiles* dot = use_dot && p.dtype == Dtype::i8 ? int8_dot_tiles() : nullptr;
   cpu::linear(p, pool, dot ? *dot : vector_tiles(p.dtype));
 }
 
 struct Problem {
   int rows, in, out;
   Dtype dtype;
+  int unit = kInputChunk;
+  bool fused = true;  // products are added with one rounding
   std::vector<float> x, bias;
   test::Stored weight;
   std::vector<std::int8_t> integers;  // i8: the weight is these times scales
@@ -63,8 +65,16 @@ struct Problem {
   }
 
   Linear linear_of(const float* rows_of_x, float* y, int count, bool with_bias) const {
-    return {rows_of_x, packed.data(), with_bias ? bias.data() : nullptr,           y, count, in,
-            out,       dtype,         dtype == Dtype::i8 ? scales.data() : nullptr};
+    return {.x = rows_of_x,
+            .weight = packed.data(),
+            .bias = with_bias ? bias.data() : nullptr,
+            .y = y,
+            .rows = count,
+            .in = in,
+            .out = out,
+            .dtype = dtype,
+            .scales = dtype == Dtype::i8 ? scales.data() : nullptr,
+            .unit = unit};
   }
 
   std::vector<float> run(int first, int count, int threads, bool with_bias = true) const {
@@ -106,28 +116,102 @@ TEST_CASE("linear agrees with float64 for odd and even sizes") {
   });
 }
 
-// The arithmetic of i8 spelled out: integers of a chunk summed in 64 bits, chunks in float.
-float i8_product(const Problem& p, int row, int output) {
-  float y = 0;
-  for (int begin = 0; begin < p.in; begin += kChunk) {
-    const int end = std::min(p.in, begin + kChunk);
+// The cut spelled out: eight parts, as even as whole units allow; chunks of 512 from each one's
+// first element on.
+struct Cut {
+  int in, unit;
+  int begin(int part) const { return std::min(in, (in + unit - 1) / unit * part / 8 * unit); }
+
+  // The sum of parts [first, last), whose chunks have the sums that chunk(begin, end) gives.
+  template <class Chunk>
+  float sum(const Chunk& chunk, int first = 0, int last = 8) const {
+    if (last - first > 1) {
+      const int middle = (first + last) / 2;
+      return sum(chunk, first, middle) + sum(chunk, middle, last);
+    }
+    float part = -0.0f;  // of an empty part
+    for (int k = begin(first); k < begin(last); k += 512) {
+      const float value = chunk(k, std::min(begin(last), k + 512));
+      part = k == begin(first) ? value : part + value;
+    }
+    return part;
+  }
+};
+
+// One product of f32 or i8 by its definition, before scales and bias.
+float defined_sum(const Problem& p, int row, int output, PartShare share = {}) {
+  const float* x = p.x.data() + std::size_t(row) * p.in;
+  const std::size_t at = std::size_t(output) * p.in;
+  const auto f32 = [&](int begin, int end) {
+    float sum = 0;
+    for (int k = begin; k < end; ++k) {
+      const float w = p.weight.values[at + k];
+      sum = p.fused ? std::fma(x[k], w, sum) : sum + x[k] * w;
+    }
+    return sum;
+  };
+  // integers of a chunk, summed in 64 bits
+  const auto i8 = [&](int begin, int end) {
     float largest = 0;
-    for (int k = begin; k < end; ++k)
-      largest = std::max(largest, std::abs(p.x[std::size_t(row) * p.in + k]));
+    for (int k = begin; k < end; ++k) largest = std::max(largest, std::abs(x[k]));
     const float per_unit = largest < 1e-30f ? 0 : 32767 / largest;
     std::int64_t sum = 0;
-    for (int k = begin; k < end; ++k)
-      sum += std::lrint(p.x[std::size_t(row) * p.in + k] * per_unit) *
-             p.integers[std::size_t(output) * p.in + k];
-    y += float(sum) * (largest / 32767);
-  }
-  return y * p.scales[output] + p.bias[output];
+    for (int k = begin; k < end; ++k) sum += std::lrint(x[k] * per_unit) * p.integers[at + k];
+    return float(sum) * (largest / 32767);
+  };
+  const Cut cut{p.in, p.unit};
+  return p.dtype == Dtype::i8 ? cut.sum(i8, share.first, share.last)
+                              : cut.sum(f32, share.first, share.last);
+}
+float defined(const Problem& p, int row, int output) {
+  const float sum = defined_sum(p, row, output);
+  return (p.dtype == Dtype::i8 ? sum * p.scales[output] : sum) + p.bias[output];
+}
+
+// Whether the instruction set in use multiplies and adds f32 with one rounding; plain loops, which
+// stand in for sets that the kernels are not built for, take two.
+bool fuses() {
+  Problem p(1, 2, 1, Dtype::f32);
+  p.x = p.weight.values = {1, 1 + 0x1p-12f};
+  p.weight.values[0] = -1;
+  p.pack();
+  const float y = p.run(0, 1, 1, /*with_bias=*/false)[0];
+  REQUIRE((y == 0x1p-11f || y == 0x1p-11f + 0x1p-24f));
+  return y != 0x1p-11f;
+}
+
+TEST_CASE("linear on float weights has the bits of its definition on every instruction set") {
+  with_all_tiles([] {
+    for (const auto& [in, unit] : {std::pair{1, 64},
+                                   {95, 64},
+                                   {576, 512},
+                                   {577, 64},
+                                   {1536, 64},
+                                   {2500, 512},
+                                   {5000, 512},
+                                   {384, 64},
+                                   {600, 100},
+                                   {4097, 64},
+                                   {11008, 64},
+                                   {14336, 64}})
+      for (const int rows : {1, 13}) {
+        Problem p(rows, in, 33, Dtype::f32);
+        p.unit = unit;
+        p.fused = fuses();
+        const auto y = p.run(0, rows, 1);
+        CAPTURE(in, unit, rows);
+        for (int r = 0; r < rows; ++r)
+          for (const int o : {0, 15, 16, 31, 32})
+            REQUIRE(bits_of(&y[r * 33 + o], 1)[0] ==
+                    std::bit_cast<std::uint32_t>(defined(p, r, o)));
+      }
+  });
 }
 
 TEST_CASE(
     "linear on int8 weights has the bits of its integer arithmetic on every instruction set") {
   with_all_tiles([] {
-    for (const int in : {1, 31, 64, 95, 511, 512, 513, 576, 4000})
+    for (const int in : {1, 31, 64, 95, 511, 512, 513, 576, 4000, 11008})
       for (const int out : {1, 9, 32, 33}) {
         Problem p(4, in, out, Dtype::i8);
         // a row of zeros
@@ -141,7 +225,7 @@ TEST_CASE(
         for (int r = 0; r < 4; ++r)
           for (int o = 0; o < out; ++o)
             REQUIRE(bits_of(&y[r * out + o], 1)[0] ==
-                    std::bit_cast<std::uint32_t>(i8_product(p, r, o)));
+                    std::bit_cast<std::uint32_t>(defined(p, r, o)));
       }
   });
 }
@@ -167,7 +251,7 @@ TEST_CASE(
     "linear gives a row the same bits for every number of rows, place and number of threads") {
   with_all_tiles([] {
     for (const Dtype dtype : kAllTypes)
-      for (const auto& [in, out] : {std::pair{67, 21}, std::pair{576, 100}, std::pair{1300, 37}}) {
+      for (const auto& [in, out] : {std::pair{67, 21}, {576, 100}, {1300, 37}}) {
         const Problem p(128, in, out, dtype);
         const auto all = bits_of(p.run(0, 128, 1));
         CHECK(bits_of(p.run(0, 128, 2)) == all);
@@ -202,6 +286,93 @@ TEST_CASE("linear gives an output the same bits whatever the other outputs") {
         for (int r = 0; r < 5; ++r) REQUIRE(bits_of(&y[r], 1) == bits_of(&all[r * 40 + o], 1));
       }
     }
+  });
+}
+
+// Columns [begin, end) of rows of `in` elements.
+std::vector<char> columns_of(const void* rows, std::size_t count, int in, int begin, int end,
+                             int bytes) {
+  std::vector<char> some;
+  for (std::size_t r = 0; r < count; ++r) {
+    const char* row = static_cast<const char*>(rows) + r * in * bytes;
+    some.insert(some.end(), row + std::ptrdiff_t(begin) * bytes, row + std::ptrdiff_t(end) * bytes);
+  }
+  return some;
+}
+
+// (rows, out) of the parts of one share, from nothing but its columns.
+std::vector<float> run_share(const Problem& p, PartShare share, int first_row, int rows) {
+  const Cut cut{p.in, p.unit};
+  const int begin = cut.begin(share.first), end = cut.begin(share.last);
+  const auto x = columns_of(p.x.data() + std::size_t(first_row) * p.in, rows, p.in, begin, end, 4);
+  const auto weight = columns_of(p.plain(), p.out, p.in, begin, end, size_of(p.dtype));
+  std::vector<char> packed(packed_elements(p.out, end - begin, p.dtype) * size_of(p.dtype) + 1);
+  pack_panels(weight.data(), packed.data(), p.out, end - begin, p.dtype);
+  std::vector<float> x_floats(x.size() / 4), y(std::size_t(rows) * p.out, std::nanf(""));
+  std::memcpy(x_floats.data(), x.data(), x.size());
+  Linear l = p.linear_of(x_floats.data(), y.data(), rows, true);
+  l.weight = packed.data();
+  l.share = share;
+  ThreadPool pool(1);
+  linear(l, pool);
+  return y;
+}
+
+struct Sizes {
+  int in, unit;
+};
+// SmolLM2's out (9 heads) and down, 6 heads, one head, Llama 8B's down and out, an uneven one, odd
+// ones
+constexpr Sizes kShared[] = {{576, 64},   {1536, 64},  {384, 64}, {64, 64},   {14336, 64},
+                             {4096, 128}, {11008, 64}, {640, 80}, {1301, 64}, {33, 8}};
+
+TEST_CASE("partial sums of 2, 4 or 8 shares finish the bits of the whole") {
+  with_all_tiles([] {
+    for (const Dtype dtype : kAllTypes)
+      for (const auto& [in, unit] : kShared)
+        for (const int rows : {1, 3, 14}) {
+          Problem p(rows, in, 35, dtype);
+          p.unit = unit;
+          const auto whole = bits_of(p.run(0, rows, 1));
+          for (const int shares : {2, 4, 8}) {
+            std::vector<float> partials, y(std::size_t(rows) * p.out, std::nanf(""));
+            for (int s = 0; s < shares; ++s) {
+              const PartShare share{8 / shares * s, 8 / shares * (s + 1)};
+              const auto some = run_share(p, share, 0, rows);
+              // a row alone has the bits it has among others
+              const auto last = run_share(p, share, rows - 1, 1);
+              REQUIRE(bits_of(last) == bits_of(some.data() + (rows - 1) * p.out, p.out));
+              partials.insert(partials.end(), some.begin(), some.end());
+            }
+            cpu::finish_linear({.partials = partials.data(),
+                                .scales = dtype == Dtype::i8 ? p.scales.data() : nullptr,
+                                .bias = p.bias.data(),
+                                .y = y.data(),
+                                .shares = shares,
+                                .rows = rows,
+                                .out = p.out});
+            CAPTURE(in, unit, rows, shares, name_of(dtype));
+            REQUIRE(bits_of(y) == whole);
+          }
+        }
+  });
+}
+
+TEST_CASE("a share's sum is that of its parts, without scales and bias") {
+  with_all_tiles([] {
+    for (const Dtype dtype : {Dtype::f32, Dtype::i8})
+      for (const auto& [in, unit] : {Sizes{576, 64}, {5000, 8}}) {
+        Problem p(2, in, 3, dtype);
+        p.unit = unit;
+        p.fused = fuses();
+        for (const PartShare share : {PartShare{0, 4}, {4, 8}, {2, 4}, {6, 8}, {0, 1}, {7, 8}}) {
+          const auto y = run_share(p, share, 0, 2);
+          for (int r = 0; r < 2; ++r)
+            for (int o = 0; o < 3; ++o)
+              REQUIRE(bits_of(&y[r * 3 + o], 1)[0] ==
+                      std::bit_cast<std::uint32_t>(defined_sum(p, r, o, share)));
+        }
+      }
   });
 }
 

@@ -8,7 +8,7 @@ namespace dex {
 namespace {
 
 TEST_CASE("blocks that share a sum are ordered by their fences") {
-  const int rows = 2, in = 1100, out = 5;  // two chunks, a block each
+  const int rows = 2, in = 1100, out = 5;  // a block for each part
   const test::Kept weight(test::random_integers(out * in, 1, 7), Dtype::bf16);
   const auto x = test::random_integers(rows * in, 2, 7);
   const test::DeviceArray<float> device_x(x), y(rows * out);

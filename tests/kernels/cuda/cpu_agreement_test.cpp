@@ -18,8 +18,12 @@ std::vector<unsigned char> panels_of_rows(const std::vector<float>& values, int 
 }
 
 TEST_CASE("weights of bytes give the CPU's bits") {
-  for (const auto& [rows, in, out] :
-       {std::tuple{1, 64, 3}, {7, 67, 13}, {3, 1700, 65}, {20, 1100, 5}}) {
+  for (const auto& [rows, in, out] : {std::tuple{1, 64, 3},
+                                      {7, 67, 13},
+                                      {3, 1700, 65},
+                                      {20, 1100, 5},
+                                      {2, 576, 9},
+                                      {2, 11008, 3}}) {
     const auto x = test::random_floats(std::size_t(rows) * in, 1, 3),
                scales = test::random_floats(out, 2), bias = test::random_floats(out, 3);
     const test::Kept weight(test::random_integers(std::size_t(out) * in, 4, 127), Dtype::i8);
@@ -56,8 +60,9 @@ struct LayerOnCpu : test::LayerProblem {
     std::vector<float> normed(h.size()), all(rows * kQkv), q(rows * kQ), own_k(rows * kC),
         own_v(rows * kC), attended(rows * kQ), g(rows * kInner), u(rows * kInner);
     const auto linear = [&](const std::vector<float>& from, const test::Kept& weight,
-                            std::vector<float>& to) {
+                            std::vector<float>& to, int unit = kInputChunk) {
       Linear p;
+      p.unit = unit;
       p.rows = rows, p.in = int(from.size()) / rows, p.out = int(to.size()) / rows;
       const auto panels = panels_of_rows(weight.values, p.out, p.in, dtype);
       p.x = from.data(), p.weight = panels.data(), p.y = to.data(), p.dtype = dtype;
@@ -118,13 +123,13 @@ struct LayerOnCpu : test::LayerProblem {
                          .scale = 0.25f,
                          .dtype = cache_dtype},
                         pool);
-    linear(attended, out, normed);
+    linear(attended, out, normed, kHeadDim);
     add(normed);
     norm(h, norms[1], normed);
     linear(normed, gate, g), linear(normed, up, u);
     cpu::silu_mul(
         {.gate = g.data(), .up = u.data(), .y = g.data(), .count = std::int64_t(g.size())});
-    linear(g, down, normed);
+    linear(g, down, normed, kSharedInputUnit);
     add(normed);
     return h;
   }

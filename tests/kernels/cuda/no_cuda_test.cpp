@@ -14,6 +14,7 @@ namespace {
 TEST_CASE("without CUDA every call says that there is no device") {
   const int errors[] = {linear({}, {}, nullptr),
                         linear_add({}, 1, {}, nullptr),
+                        finish_linear({}, nullptr),
                         induce_rows({}, {}, nullptr),
                         rms_norm({}, nullptr),
                         rope({}, nullptr),

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -15,6 +16,7 @@
 #include "common/base/file.h"
 #include "common/model/tensors.h"
 #include "data/batch_plan.h"
+#include "kernels/numbers_version.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/errors.h"
 #include "tests/support/temp_dir.h"
@@ -146,19 +148,43 @@ TEST_CASE("a run whose backbone was altered in a tensor's middle is not gone on 
   test::check_refused(ExitCode::usage, {"model_digest was", "now"}, [&] { run.train("out"); });
 }
 
+// The checkpoint as another program would have written it.
+void change_run(const fs::path& checkpoint, const std::function<void(nlohmann::json&)>& change) {
+  auto state = nlohmann::json::parse(read_file(checkpoint / "state.json"));
+  change(state["run"]);
+  const std::string text = state.dump(2) + "\n";
+  auto manifest = nlohmann::json::parse(read_file(checkpoint / "MANIFEST.json"));
+  manifest["files"]["state.json"] = {{"size", text.size()}, {"sha256", sha256_of(text)}};
+  write_file(checkpoint / "state.json", text);
+  write_file(checkpoint / "MANIFEST.json", manifest.dump(2) + "\n");
+}
+
+TEST_CASE("a run of another version of the numbers is not gone on with, but can be started anew") {
+  Run run;
+  run.options.stop_after = 3;
+  run.train("out");
+  run.options.stop_after = 0;
+  run.options.resume = true;
+  const fs::path dir = newest_checkpoint(run.dir / "out/checkpoints").dir;
+  const std::string now = "version " + std::to_string(kNumbersVersion);
+  change_run(dir, [](nlohmann::json& about) { about["numbers_version"] = 77; });
+  test::check_refused(ExitCode::usage, {dir.string(), "version 77", now, "--restart", "--out"},
+                      [&] { run.train("out"); });
+  change_run(dir, [](nlohmann::json& about) { REQUIRE(about.erase("numbers_version") == 1); });
+  test::check_refused(ExitCode::usage, {"version 1 of the numbers", now},
+                      [&] { run.train("out"); });
+  run.options.resume = false;
+  run.options.restart = true;
+  CHECK(run.train("out").finished);
+}
+
 TEST_CASE("a checkpoint of the form before the model's digest goes on, with a warning") {
   Run run;
   run.train("whole");
   run.options.stop_after = 4;
   run.train("parts");
   const fs::path dir = newest_checkpoint(run.dir / "parts/checkpoints").dir;
-  auto state = nlohmann::json::parse(read_file(dir / "state.json"));
-  REQUIRE(state["run"].erase("model_digest") == 1);
-  const std::string text = state.dump(2) + "\n";
-  auto manifest = nlohmann::json::parse(read_file(dir / "MANIFEST.json"));
-  manifest["files"]["state.json"] = {{"size", text.size()}, {"sha256", sha256_of(text)}};
-  write_file(dir / "state.json", text);
-  write_file(dir / "MANIFEST.json", manifest.dump(2) + "\n");
+  change_run(dir, [](nlohmann::json& about) { REQUIRE(about.erase("model_digest") == 1); });
   run.options.stop_after = 0;
   run.options.resume = true;
   const test::CapturedLog log;

@@ -2,9 +2,11 @@
 
 #include <catch2/catch.hpp>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "checkpoints/checkpoint.h"
 #include "common/base/file.h"
+#include "kernels/numbers_version.h"
 #include "tests/support/errors.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/thread_ranks.h"
@@ -156,6 +158,25 @@ TEST_CASE("a cache of anything else is refused with both values") {
   write_file(f.states() / "states.json", "{\"format\":");
   test::check_refused(ExitCode::io, {"states.json"},
                       [&] { StateCache(f.states(), f.model, "data"); });
+}
+
+TEST_CASE("a cache of another version of the numbers is refused with both and the way on") {
+  Fixture f;
+  StateCache(f.states(), f.model, "data");
+  const fs::path file = f.states() / "states.json";
+  auto about = nlohmann::json::parse(read_file(file));
+  CHECK(about["numbers_version"] == kNumbersVersion);
+  const auto refused = [&](const std::string& version) {
+    write_file(file, about.dump(2) + "\n");
+    test::check_refused(ExitCode::usage,
+                        {file.string(), "version " + version + " of the numbers",
+                         "version " + std::to_string(kNumbersVersion), "another --cache-states"},
+                        [&] { StateCache(f.states(), f.model, "data"); });
+  };
+  about["numbers_version"] = 77;
+  refused("77");
+  about.erase("numbers_version");
+  refused("1");
 }
 
 TEST_CASE("states whose states.json is lost are not taken for another model's") {
