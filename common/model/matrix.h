@@ -34,7 +34,8 @@ class Matrix {
   };
   static Matrix load(const WeightFile& file, const std::vector<Part>& parts, std::int64_t in,
                      Dtype dtype, WeightPlace place);
-  Matrix first_rows(std::int64_t count) const;  // shares memory
+  // Outputs [first, first + count); shares memory. In panels `first` is a multiple of kPanel.
+  Matrix outputs(std::int64_t first, std::int64_t count) const;
 
   std::int64_t out() const { return out_; }
   std::int64_t in() const { return in_; }
