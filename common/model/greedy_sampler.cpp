@@ -35,6 +35,12 @@ struct AllSlices {
     best.resize(slices.size() * kept);
     taken.resize(slices.size());
     for (const RowSlices& part : parts) place(part);
+    for (std::size_t row = 0; row < this->rows; ++row) {
+      std::size_t keys = 0;
+      for (std::size_t at = row; at < taken.size(); at += this->rows) keys += taken[at];
+      require(keys >= std::size_t(width), ExitCode::bug, "{} best tokens of a row, wanted {}", keys,
+              width);
+    }
   }
 
   void place(const RowSlices& part) {

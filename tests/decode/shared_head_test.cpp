@@ -85,26 +85,22 @@ TEST_CASE("exploring with a shared head equals plain decoding and takes the whol
         test::TinyModel{.layers = 8, .vocab = vocab, .tied = vocab != 2048, .scale = 0.2f}.write(
             dir / std::to_string(vocab));
     for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::i8})
-      for (const int K : {1, 2, 3, 4, 8}) {
+      for (const int K : {2, 3, 4, 8}) {
         const Model model = Model::load(path, DepthSet::uniform(K, 8), dtype);
-        for (const int size : {1, 140}) {  // 140 rows cross a prefill chunk
-          const auto prompt = random_prompt(size, vocab, std::uint64_t(size + K));
-          const Limits limits{.max_tokens = 16, .ignore_stop = true};
-          const DecodeResult want = plain_decoder(model, 2)->generate(prompt, limits, {});
-          for (const float scale : {-1.0f, 0.3f}) {
-            const Adapters adapters = scale < 0 ? Adapters{} : random_adapters(model, scale);
-            for (const LatticePolicy& policy : policies()) {
-              CAPTURE(vocab, name_of(dtype), K, size, scale, int(policy.expand), policy.rows,
-                      policy.decs);
-              const auto got = decoder(model, adapters, policy, HeadUse::shared, 1 + K % 2)
-                                   ->generate(prompt, limits, {}),
-                         whole = decoder(model, adapters, policy, HeadUse::whole)
-                                     ->generate(prompt, limits, {});
-              REQUIRE(first_difference(want, got).value_or("equal") == "equal");
-              check_same_course(whole, got);
-              compared += std::int64_t(got.tokens.size());
-            }
-          }
+        const int size = K == 3 ? 140 : 7;  // 140 rows cross a prefill chunk
+        const auto prompt = random_prompt(size, vocab, std::uint64_t(size + K));
+        const Limits limits{.max_tokens = 16, .ignore_stop = true};
+        const DecodeResult want = plain_decoder(model, 2)->generate(prompt, limits, {});
+        const Adapters adapters = random_adapters(model, 0.3f);
+        for (const LatticePolicy& policy : policies()) {
+          CAPTURE(vocab, name_of(dtype), K, int(policy.expand), policy.rows, policy.decs);
+          const auto got = decoder(model, adapters, policy, HeadUse::shared, 1 + K % 2)
+                               ->generate(prompt, limits, {}),
+                     whole = decoder(model, adapters, policy, HeadUse::whole)
+                                 ->generate(prompt, limits, {});
+          REQUIRE(first_difference(want, got).value_or("equal") == "equal");
+          check_same_course(whole, got);
+          compared += std::int64_t(got.tokens.size());
         }
       }
   }
@@ -147,7 +143,7 @@ TEST_CASE("with a shared head, rows without numbers end a text where plain decod
   break_at(-1);
   const Model sound = load(1);
   const auto text = plain_decoder(sound, 1)->generate(prompt, limits, {}).ids();
-  for (const Token breaker : {prompt.back(), text[0], text[9]}) {
+  for (const Token breaker : {prompt.back(), text[9]}) {
     break_at(breaker);
     const auto error_of = [&](Decoder& decoder) {
       std::vector<Token> seen;
@@ -296,7 +292,7 @@ TEST_CASE("an explorer that fails while the head is shared ends all of them with
   const Limits limits{.max_tokens = 40, .ignore_stop = true};
   for (int broken = 0; broken < 4; ++broken)
     for (const Step step : {Step::exit_rows, Step::look, Step::answers})
-      for (const int after : {0, 1, 9}) {
+      for (const int after : {0, 5}) {
         CAPTURE(broken, int(step), after);
         std::vector<std::unique_ptr<StageEngine>> engines;
         for (int k = 0; k < 4; ++k)

@@ -248,7 +248,11 @@ TEST_CASE("what owners say is refused where it does not fit together") {
   refused([](RowSlices& s) { s.keys[1] = -1; });
   refused([](RowSlices& s) { s.asked.push_back(0); });
   refused([](RowSlices& s) { s.best[0] = rank_key(1, 9999); });
-  refused([](RowSlices& s) { s.best.assign(s.best.size(), s.best[0]); });
+  refused([](RowSlices& s) {  // more of a slice than it has
+    s.keys[1] = s.keys[2];
+    s.best.assign(s.best.size(), s.best[0]);
+  });
+  refused([](RowSlices& s) { s.keys[1] = s.keys[2] - 3; });  // fewer of a row than are wanted
 }
 
 }  // namespace dex
