@@ -70,8 +70,8 @@ void check_same_course(const DecodeResult& want, const DecodeResult& got) {
 }
 
 std::unique_ptr<Decoder> decoder(const Model& model, const Adapters& adapters,
-                                 const LatticePolicy& policy, HeadUse head, int threads = 1) {
-  return dex_decoder(model, adapters, policy, threads, {}, nullptr, head);
+                                 const LatticePolicy& policy, HeadUse head) {
+  return dex_decoder(model, adapters, policy, 1, {}, nullptr, head);
 }
 
 }  // namespace
@@ -94,10 +94,10 @@ TEST_CASE("exploring with a shared head equals plain decoding and takes the whol
         const Adapters adapters = random_adapters(model, 0.3f);
         for (const LatticePolicy& policy : policies()) {
           CAPTURE(vocab, name_of(dtype), K, int(policy.expand), policy.rows, policy.decs);
-          const auto got = decoder(model, adapters, policy, HeadUse::shared, 1 + K % 2)
-                               ->generate(prompt, limits, {}),
-                     whole = decoder(model, adapters, policy, HeadUse::whole)
-                                 ->generate(prompt, limits, {});
+          const auto
+              got = decoder(model, adapters, policy, HeadUse::shared)->generate(prompt, limits, {}),
+              whole =
+                  decoder(model, adapters, policy, HeadUse::whole)->generate(prompt, limits, {});
           REQUIRE(first_difference(want, got).value_or("equal") == "equal");
           check_same_course(whole, got);
           compared += std::int64_t(got.tokens.size());
@@ -273,8 +273,9 @@ TEST_CASE("each explorer reads its own ids once a round, for the rows of all exi
     watched.push_back(engine.get());
     engines.push_back(std::move(engine));
   }
-  const auto result = local_explorers(model, shared_plan(model), std::move(engines))
-                          ->generate(random_prompt(5, 3500, 1), {.max_tokens = 12}, {});
+  const auto decoder = local_explorers(model, shared_plan(model), std::move(engines));
+  const auto result =
+      decoder->generate(random_prompt(5, 3500, 1), {.max_tokens = 12, .ignore_stop = true}, {});
   CHECK(result.peak_rows == 6);
   const std::vector<std::pair<int, int>> shares{{0, 1024}, {1024, 1024}, {2048, 1452}};
   for (int k = 0; k < 3; ++k) {
