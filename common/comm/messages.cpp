@@ -20,6 +20,8 @@ const char* name_of(Tag tag) {
       return "decision on a step";
     case Tag::answers:
       return "answers of exits";
+    case Tag::exit_rows:
+      return "rows of exits";
     case Tag::post:
       return "post of an explorer";
     case Tag::counts:

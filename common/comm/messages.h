@@ -21,6 +21,7 @@ enum class Tag : std::uint8_t {
   report,      // what a rank saw of a step
   decision,    // what the step came to
   answers,     // of exits
+  exit_rows,   // what exits hand to a head that all explorers share
   post,        // of an explorer, after a round: its exit's answers and what is asked of all
   counts,      // of an evaluation
   state,       // weights and moments

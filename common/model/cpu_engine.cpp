@@ -11,11 +11,7 @@ CpuEngine::CpuEngine(const Model& model, StageShare share, const Adapter* adapte
     : model_(model), share_(share), adapter_(adapter), pool_(std::move(pool)) {}
 
 void CpuEngine::begin(int rows, const Limits& limits) {
-  if (model_.head) {
-    const auto sampler = sampler_for(limits);
-    exit_.emplace(*model_.head, adapter_, sampler);
-    bare_exit_.emplace(*model_.head, nullptr, sampler);
-  }
+  if (model_.head) exit_.emplace(*model_.head, adapter_, sampler_for(limits));
   caches_.clear();
   for (int k = share_.begin; k < share_.end; ++k)
     caches_.push_back(model_.stage(k).make_cache(rows));
@@ -32,9 +28,26 @@ void CpuEngine::forward(at::Tensor& x, const RowLayout& layout) {
 }
 
 std::vector<ExitAnswer> CpuEngine::read(const at::Tensor& h, const ExitQuestion& question) {
-  const auto& exit = question.bare ? bare_exit_ : exit_;
-  require(exit.has_value(), ExitCode::bug, "stage {} has no head", share_.end - 1);
-  return exit->read(h, question.width, question.asked, question.positions, *pool_);
+  return exit().read(h, question, *pool_);
+}
+
+at::Tensor CpuEngine::exit_rows(const at::Tensor& h, bool bare) {
+  return exit().exit_rows(h, bare, *pool_);
+}
+
+std::vector<RowSlices> CpuEngine::look(const at::Tensor& exit_rows,
+                                       std::span<const ExitQuestion> questions, HeadShare share) {
+  return exit().look(exit_rows, questions, share, *pool_);
+}
+
+std::vector<ExitAnswer> CpuEngine::answers(std::span<const RowSlices> parts,
+                                           const ExitQuestion& question) {
+  return exit().answers(parts, question, *pool_);
+}
+
+const Exit& CpuEngine::exit() const {
+  require(exit_.has_value(), ExitCode::bug, "stage {} has no head", share_.end - 1);
+  return *exit_;
 }
 
 }  // namespace dex

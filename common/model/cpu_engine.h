@@ -22,12 +22,19 @@ class CpuEngine final : public StageEngine {
   at::Tensor embed(std::span<const Token> ids) override;
   void forward(at::Tensor& x_RD, const RowLayout& layout) override;
   std::vector<ExitAnswer> read(const at::Tensor& h_RD, const ExitQuestion& question) override;
+  at::Tensor exit_rows(const at::Tensor& h_RD, bool bare) override;
+  std::vector<RowSlices> look(const at::Tensor& exit_rows_RD,
+                              std::span<const ExitQuestion> questions, HeadShare share) override;
+  std::vector<ExitAnswer> answers(std::span<const RowSlices> parts,
+                                  const ExitQuestion& question) override;
 
  private:
+  const Exit& exit() const;
+
   const Model& model_;
   StageShare share_;
   const Adapter* adapter_;
-  std::optional<Exit> exit_, bare_exit_;  // none where the model's share has no head
+  std::optional<Exit> exit_;  // none where the model's share has no head
   std::shared_ptr<ThreadPool> pool_;
   std::vector<KvCache> caches_;  // by stage
 };

@@ -1,6 +1,6 @@
 #include "common/model/head.h"
 
-#include <limits>
+#include <algorithm>
 #include <utility>
 
 #include "common/base/error.h"
@@ -36,7 +36,7 @@ Head::Head(const ModelConfig& config, const WeightFile& weights, const Embedding
   require(vocab > 0 && vocab <= whole.out() && int(holes_.size()) < vocab, ExitCode::usage,
           "{}: the tokenizer has {} ids, {} of them without a token, the model's head {} rows",
           weights.origin(), vocab, holes_.size(), whole.out());
-  matrix_ = whole.first_rows(vocab);
+  matrix_ = whole.outputs(0, vocab);
 }
 
 at::Tensor Head::norm(const at::Tensor& h) const {
@@ -51,13 +51,14 @@ at::Tensor Head::norm(const at::Tensor& h) const {
   return y;
 }
 
-at::Tensor Head::logits(const at::Tensor& h, ThreadPool& pool) const {
-  const at::Tensor normed = norm(h);
-  at::Tensor y = at::empty({h.size(0), matrix_.out()});
-  matrix_.multiply(normed, y, pool);
+at::Tensor Head::logits(const at::Tensor& normed, HeadShare share, ThreadPool& pool) const {
+  at::Tensor y = at::empty({normed.size(0), share.ids});
+  matrix_.outputs(share.first_id, share.ids).multiply(normed, y, pool);
+  const auto first = std::lower_bound(holes_.begin(), holes_.end(), share.first_id),
+             last = std::lower_bound(first, holes_.end(), share.first_id + share.ids);
   for (std::int64_t row = 0; row < y.size(0); ++row)
-    for (const Token hole : holes_)
-      y.data_ptr<float>()[row * y.size(1) + hole] = -std::numeric_limits<float>::infinity();
+    for (auto hole = first; hole != last; ++hole)
+      y.data_ptr<float>()[row * share.ids + *hole - share.first_id] = kLowest;
   return y;
 }
 

@@ -9,6 +9,7 @@
 #include "common/base/safetensors.h"
 #include "common/base/token.h"
 #include "common/model/config.h"
+#include "common/model/head_share.h"
 #include "common/model/matrix.h"
 #include "kernels/thread_pool.h"
 #include "kernels/types.h"
@@ -35,8 +36,9 @@ class Head {
        Dtype dtype, WeightPlace place, std::vector<Token> holes = {});
 
   at::Tensor norm(const at::Tensor& h_RD) const;  // final norm, f32
-  // norm, then head: (rows, vocab) f32, row-invariant; -infinity in the holes
-  at::Tensor logits(const at::Tensor& h_RD, ThreadPool& pool) const;
+  // Of normed rows, (rows, share.ids) f32, row-invariant; -infinity in the holes. An id's logit
+  // does not depend on the share.
+  at::Tensor logits(const at::Tensor& normed_RD, HeadShare share, ThreadPool& pool) const;
 
   const at::Tensor& norm_weight() const { return norm_weight_; }  // (hidden) f32
   const Matrix& matrix() const { return matrix_; }                // (vocab, hidden)

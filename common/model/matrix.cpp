@@ -56,12 +56,17 @@ std::int64_t Matrix::bytes() const {
   return out_ * in_ * size_of(dtype_) + (scales_.defined() ? std::int64_t(scales_.nbytes()) : 0);
 }
 
-Matrix Matrix::first_rows(std::int64_t count) const {
-  Matrix first = *this;
-  first.out_ = count;
-  if (layout_ == WeightLayout::rows) first.weight_ = weight_.narrow(0, 0, count);
-  if (scales_.defined()) first.scales_ = scales_.narrow(0, 0, count);
-  return first;
+Matrix Matrix::outputs(std::int64_t first, std::int64_t count) const {
+  const bool rows = layout_ == WeightLayout::rows;
+  require(first >= 0 && count >= 0 && first + count <= out_ && (rows || first % kPanel == 0),
+          ExitCode::bug, "outputs {} .. {} of {}", first, first + count, out_);
+  Matrix some = *this;
+  some.out_ = count;
+  some.weight_ = rows ? weight_.narrow(0, first, count)
+                      : weight_.narrow(0, packed_elements(first, in_, dtype_),
+                                       packed_elements(count, in_, dtype_));
+  if (scales_.defined()) some.scales_ = scales_.narrow(0, first, count);
+  return some;
 }
 
 at::Tensor Matrix::rows(const at::Tensor& index) const {

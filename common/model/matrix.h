@@ -35,7 +35,8 @@ class Matrix {
   };
   static Matrix load(const WeightFile& file, const std::vector<Part>& parts, std::int64_t in,
                      Dtype dtype, WeightPlace place);
-  Matrix first_rows(std::int64_t count) const;  // shares memory
+  // Outputs [first, first + count); shares memory. In panels `first` is a multiple of kPanel.
+  Matrix outputs(std::int64_t first, std::int64_t count) const;
   // Where devices may share out the input (kernels/input_parts.h): at every so many columns.
   void share_input_by(std::int64_t columns) { unit_ = int(columns); }
 

@@ -10,6 +10,7 @@
 #include "common/base/stopwatch.h"
 #include "common/model/adapter.h"
 #include "common/model/exit.h"
+#include "common/model/head_use.h"
 #include "kernels/peaks.h"
 
 namespace dex {
@@ -58,6 +59,7 @@ RoundTimes measure_round_times(const std::filesystem::path& model, const DepthSe
   const Adapter adapter(AdapterWeights::paper_start(config, width, 0, 1), config.rms_norm_eps,
                         dtype);
   const int num_stages = depths.num_stages();
+  const bool shared = shares_head(HeadUse::automatic, config, head.vocab(), num_stages);
   ThreadPool pool(threads);
   Timer timer(pool);
   RoundTimes times{.threads = threads,
@@ -78,14 +80,23 @@ RoundTimes measure_round_times(const std::filesystem::path& model, const DepthSe
     };
     const bool last = k + 1 == num_stages;
     const Exit exit(head, last ? nullptr : &adapter);
-    const auto pass = [&](int rows) {
-      const at::Tensor x = layers(rows);
-      const std::vector<std::vector<Token>> nothing(rows);
-      exit.read(x, last ? 1 : k + 1, nothing,
-                std::vector<std::int32_t>(std::size_t(rows), times.context), pool);
+    const auto question = [&](int at, int rows) {
+      return ExitQuestion{.width = at + 1 == num_stages ? 1 : at + 1,
+                          .positions = std::vector<std::int32_t>(std::size_t(rows), times.context)};
     };
-    times.rows.push_back(most_rows(k, num_stages));
-    times.stages.push_back(timer.median([&] { pass(times.rows.back()); }));
+    const auto pass = [&](int rows) { exit.read(layers(rows), question(k, rows), pool); };
+    // A head that all share is read for the rows of every exit; what they hold does not matter.
+    std::vector<ExitQuestion> of_all;
+    for (int at = 0; at < num_stages; ++at)
+      of_all.push_back(question(at, most_rows(at, num_stages)));
+    const auto pass_with_share = [&](int rows) {
+      exit.exit_rows(layers(rows), /*bare=*/false, pool);
+      exit.look(at::ones({rows_of(of_all), config.hidden_size}), of_all,
+                HeadShare::of(k, num_stages, head.vocab()), pool);
+    };
+    const int rows = most_rows(k, num_stages);
+    times.rows.push_back(rows);
+    times.stages.push_back(timer.median([&] { shared ? pass_with_share(rows) : pass(rows); }));
     times.plain += last ? timer.median([&] { pass(1); }) : timer.median([&] { layers(1); });
   }
   return times;

@@ -11,9 +11,10 @@
 namespace dex {
 
 struct RoundTimes {  // seconds; of neighbouring stages, or all of a depth set
-  std::vector<double>
-      stages;  // layers, adapter and head of each explorer, with the most rows `full` mode gives it
-  std::vector<int> rows;  // these rows
+  // Layers, adapter and head of each explorer, or its share of a head that all share
+  // (head_use.h), with the most rows that `full` mode gives it,
+  std::vector<double> stages;
+  std::vector<int> rows;  // which are these.
   // one row through all their layers, and the head once: a step of plain decoding
   double plain = 0;
   int threads = 0;  // that each was timed with

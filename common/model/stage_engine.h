@@ -3,7 +3,6 @@
 #pragma once
 #include <ATen/ATen.h>
 
-#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -11,16 +10,11 @@
 #include "common/explore/exit_answer.h"
 #include "common/explore/limits.h"
 #include "common/explore/row_layout.h"
+#include "common/model/exit_question.h"
+#include "common/model/head_share.h"
+#include "common/model/sampler.h"
 
 namespace dex {
-
-// What an exit is asked about the rows that its stage has just advanced.
-struct ExitQuestion {
-  int width = 1;                          // best tokens wanted of each row
-  std::vector<std::vector<Token>> asked;  // (rows): ids whose probability is wanted; or empty
-  std::vector<std::int32_t> positions;    // (rows)
-  bool bare = false;                      // read the hidden state without the exit's adapter
-};
 
 class StageEngine {
  public:
@@ -40,6 +34,17 @@ class StageEngine {
 
   // A row whose logits hold NaN is answered as that (ExitAnswer::numbers).
   virtual std::vector<ExitAnswer> read(const at::Tensor& h_RD, const ExitQuestion& question) = 0;
+
+  // The same in three steps, where explorers share the head; the answers have the same bits.
+  // 1. What this stage's exit hands to the head: (rows, hidden) f32.
+  virtual at::Tensor exit_rows(const at::Tensor& h_RD, bool bare) = 0;
+  // 2. What a share of the head finds in the rows of all exits, one exit after the other, as the
+  // questions are: the share is read once. An element for each question.
+  virtual std::vector<RowSlices> look(const at::Tensor& exit_rows_RD,
+                                      std::span<const ExitQuestion> questions, HeadShare share) = 0;
+  // 3. The answers to a question. `parts`: what all shares found, in the order of ids.
+  virtual std::vector<ExitAnswer> answers(std::span<const RowSlices> parts,
+                                          const ExitQuestion& question) = 0;
 };
 
 }  // namespace dex

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "common/base/error.h"
 #include "common/model/prefill.h"
 
 namespace dex {
@@ -107,18 +108,44 @@ at::Tensor Explorer::rows_in(const Lattice& lattice) {
 }
 
 void Explorer::expand(Lattice& lattice, at::Tensor& rows) {
-  const RowLayout layout = lattice.layout(stage_);
-  engine_.forward(rows, layout);
-  // Of the final exit only the reference is wanted: nobody proposes behind it.
-  ExitQuestion question{.positions = layout.positions};
-  if (!last()) {
-    question.width = plan_.policy.answer_width(lattice.num_stages());
-    question.asked = lattice.asked(stage_);
-  }
-  auto posts = exchange(engine_.read(rows, question), /*wait=*/false);
+  engine_.forward(rows, lattice.layout(stage_));
+  auto posts = plan_.shared_head
+                   ? read_shared_head(lattice, rows)
+                   : exchange({.answers = engine_.read(rows, question(lattice, stage_))},
+                              /*wait=*/false);
   for (int stage = 0; stage < lattice.num_stages(); ++stage)
     lattice.record(stage, std::move(posts[stage].answers));
   act_on(posts.front().events);
+}
+
+ExitQuestion Explorer::question(const Lattice& lattice, int stage) const {
+  ExitQuestion question;
+  for (const int id : lattice.wave(stage)) question.positions.push_back(lattice.node(id).position);
+  // Of the final exit only the reference is wanted: nobody proposes behind it.
+  if (stage + 1 == lattice.num_stages()) return question;
+  question.width = plan_.policy.answer_width(lattice.num_stages());
+  question.asked = lattice.asked(stage);
+  return question;
+}
+
+// Every explorer reads its share of the head for the rows of all exits; what all of them found
+// gives every exit's answers.
+std::vector<Post> Explorer::read_shared_head(const Lattice& lattice, const at::Tensor& rows) {
+  const int exits = lattice.num_stages();
+  std::vector<ExitQuestion> questions;
+  for (int stage = 0; stage < exits; ++stage) questions.push_back(question(lattice, stage));
+  const at::Tensor of_all = board_.gather(engine_.exit_rows(rows, /*bare=*/false));
+  const HeadShare mine = HeadShare::of(stage_, exits, model_.vocab);
+  auto posts = exchange({.slices = engine_.look(of_all, questions, mine)}, /*wait=*/false);
+  for (const Post& post : posts)
+    require(int(post.slices.size()) == exits, ExitCode::bug,
+            "an explorer read the head for {} exits, wanted {}", post.slices.size(), exits);
+  for (int stage = 0; stage < exits; ++stage) {
+    std::vector<RowSlices> parts;
+    for (Post& post : posts) parts.push_back(std::move(post.slices[stage]));
+    posts[stage].answers = engine_.answers(parts, questions[stage]);
+  }
+  return posts;
 }
 
 void Explorer::inject(Lattice& lattice) {
@@ -140,8 +167,7 @@ void Explorer::rows_out(const Lattice& lattice, std::span<const int> nodes,
 // Nobody's first round can end before everyone's prefill has.
 void Explorer::wait_for_all() { act_on(exchange({}, /*wait=*/false).front().events); }
 
-std::vector<Post> Explorer::exchange(std::vector<ExitAnswer> answers, bool wait) {
-  Post mine{.answers = std::move(answers)};
+std::vector<Post> Explorer::exchange(Post mine, bool wait) {
   if (events_) mine.events = wait ? events_->wait() : events_->take();
   return board_.exchange(mine);
 }

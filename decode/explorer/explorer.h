@@ -19,6 +19,7 @@ struct ExplorePlan {
   DepthSet depths;
   LatticePolicy policy;
   std::function<std::unique_ptr<Proposer>()> drafts;  // beside the exits, made for a text; or none
+  bool shared_head = false;                           // head_use.h
 };
 
 class Explorer {
@@ -42,10 +43,12 @@ class Explorer {
   bool round(Lattice& lattice, TextRun& text);  // false when it was the last one
   at::Tensor rows_in(const Lattice& lattice);
   void expand(Lattice& lattice, at::Tensor& rows);
+  ExitQuestion question(const Lattice& lattice, int stage) const;
+  std::vector<Post> read_shared_head(const Lattice& lattice, const at::Tensor& rows);
   void inject(Lattice& lattice);
   void rows_out(const Lattice& lattice, std::span<const int> nodes, const at::Tensor& rows);
   void wait_for_all();
-  std::vector<Post> exchange(std::vector<ExitAnswer> answers, bool wait);
+  std::vector<Post> exchange(Post mine, bool wait);
 
   bool first() const { return stage_ == 0; }
   bool last() const { return stage_ + 1 == plan_.depths.num_stages(); }

@@ -12,17 +12,43 @@ constexpr int kContext = 128;  // positions that every row sees
 constexpr int kPasses = 3;     // of which the quickest counts
 constexpr double kMostSeconds = 1;
 
-double seconds_of_pass(StageEngine& engine, bool last, at::Tensor x, const RowLayout& layout) {
+// One of the stages, and what its explorer does with the rows of as many exits.
+struct Timed {
+  StageEngine& engine;
+  int number, stages;
+  bool shared_head;
+  int vocab;
+};
+
+ExitQuestion question(const Timed& stage, int exit, const RowLayout& layout) {
+  return {.width = exit + 1 == stage.stages ? 1 : 8, .positions = layout.positions};
+}
+
+// Every exit has as many rows.
+void read_share(const Timed& stage, const at::Tensor& x, const RowLayout& layout) {
+  std::vector<ExitQuestion> questions;
+  for (int exit = 0; exit < stage.stages; ++exit)
+    questions.push_back(question(stage, exit, layout));
+  const at::Tensor rows = stage.engine.exit_rows(x, /*bare=*/false);
+  stage.engine.look(rows.repeat({stage.stages, 1}), questions,
+                    HeadShare::of(stage.number, stage.stages, stage.vocab));
+}
+
+double seconds_of_pass(const Timed& stage, at::Tensor x, const RowLayout& layout) {
   const Stopwatch watch;
-  engine.forward(x, layout);
-  engine.read(x, {.width = last ? 1 : 8, .positions = layout.positions});
+  stage.engine.forward(x, layout);
+  if (stage.shared_head)
+    read_share(stage, x, layout);
+  else
+    stage.engine.read(x, question(stage, stage.number, layout));
   return watch.seconds();
 }
 
 }  // namespace
 
 std::shared_ptr<const RowCosts> measure_costs(
-    const ModelInfo& model, const std::vector<std::unique_ptr<StageEngine>>& engines, int rows) {
+    const ModelInfo& model, const std::vector<std::unique_ptr<StageEngine>>& engines, int rows,
+    bool shared_head) {
   const Stopwatch watch;
   std::vector<std::int32_t> context(
       std::size_t(std::min<int>(kContext, model.config.max_positions - 1)));
@@ -41,9 +67,9 @@ std::shared_ptr<const RowCosts> measure_costs(
     for (std::size_t k = 0; k < engines.size(); ++k) {
       double least = 0;
       for (int pass = 0; pass < kPasses; ++pass) {
+        const Timed stage{*engines[k], int(k), int(engines.size()), shared_head, model.vocab};
         const double s =
-            seconds_of_pass(*engines[k], k + 1 == engines.size(),
-                            at::ones({layout.rows(), model.config.hidden_size}), layout);
+            seconds_of_pass(stage, at::ones({layout.rows(), model.config.hidden_size}), layout);
         least = pass == 0 ? s : std::min(least, s);
       }
       seconds += least;

@@ -65,6 +65,13 @@ void put_answer(Bytes& message, const ExitAnswer& a) {
   put_one(message, a.numbers);
 }
 
+void put_slices(Bytes& message, const RowSlices& s) {
+  put_list(message, s.slices);
+  put_list(message, s.keys);
+  put_list(message, s.best);
+  put_list(message, s.asked);
+}
+
 void put_event(Bytes& message, const Event& e) {
   put_one(message, e.kind);
   put_one(message, e.sequence);
@@ -82,6 +89,15 @@ ExitAnswer take_answer(Cursor& from) {
   from.take_one(a.hash);
   from.take_one(a.numbers);
   return a;
+}
+
+RowSlices take_slices(Cursor& from) {
+  RowSlices s;
+  s.slices = from.take_list<VocabSlice>();
+  s.keys = from.take_list<std::int32_t>();
+  s.best = from.take_list<RankKey>();
+  s.asked = from.take_list<float>();
+  return s;
 }
 
 Event take_event(Cursor& from) {
@@ -116,6 +132,8 @@ Bytes pack_post(const Post& post) {
   Bytes message;
   put_one(message, std::uint32_t(post.answers.size()));
   for (const ExitAnswer& answer : post.answers) put_answer(message, answer);
+  put_one(message, std::uint32_t(post.slices.size()));
+  for (const RowSlices& of_exit : post.slices) put_slices(message, of_exit);
   for (const Event& event : post.events) put_event(message, event);
   return message;
 }
@@ -123,9 +141,11 @@ Bytes pack_post(const Post& post) {
 Post unpack_post(const Bytes& message) {
   Post post;
   Cursor from(message);
-  std::uint32_t answers = 0;
+  std::uint32_t answers = 0, exits = 0;
   from.take_one(answers);
   for (; answers > 0; --answers) post.answers.push_back(take_answer(from));
+  from.take_one(exits);
+  for (; exits > 0; --exits) post.slices.push_back(take_slices(from));
   while (!from.at_end()) post.events.push_back(take_event(from));
   return post;
 }

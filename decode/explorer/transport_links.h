@@ -14,6 +14,7 @@ class TransportLinks final : public RowLink, public AnswerBoard {
   void send(const at::Tensor& h_RD, std::span<const int> which) override;
   at::Tensor receive() override;
   std::vector<Post> exchange(const Post& mine) override;
+  at::Tensor gather(const at::Tensor& exit_rows_RD) override;
 
  private:
   Messages messages_;

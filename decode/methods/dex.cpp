@@ -6,6 +6,7 @@
 
 #include "common/base/allowed_cores.h"
 #include "common/base/error.h"
+#include "common/base/log.h"
 #include "common/explore/lookup_proposer.h"
 #include "common/model/cpu_engine.h"
 #include "decode/explorer/measure_costs.h"
@@ -39,6 +40,11 @@ void add_options(CLI::App& command, ExploreOptions& o) {
                   "budget, lookup: tokens of a block drafted from the text itself, at most (0: "
                   "none)")
       ->default_str("8");
+  command
+      .add_option("--head", o.head,
+                  "Who reads the model's head: shared (each explorer a part of it, for all exits), "
+                  "whole (each all of it), or auto: shared where it outweighs a quarter of a stage")
+      ->capture_default_str();
   command.add_option("--width", o.width, "budget: ranked tokens taken from each exit")
       ->capture_default_str();
   command.add_flag("--no-decs", o.no_decs,
@@ -112,9 +118,11 @@ DraftMaker drafts_of(const LatticePolicy& policy) {
 
 std::unique_ptr<Decoder> dex_decoder(const Model& model, const Adapters& adapters,
                                      LatticePolicy policy, int threads, std::vector<int> cores,
-                                     DraftMaker drafts) {
+                                     DraftMaker drafts, HeadUse head) {
   if (!drafts) drafts = drafts_of(policy);
-  return local_explorers(model, ExplorePlan{model.depths, std::move(policy), std::move(drafts)},
+  const bool shared = shares_head(head, model.config, model.vocab, model.depths.num_stages());
+  return local_explorers(model,
+                         ExplorePlan{model.depths, std::move(policy), std::move(drafts), shared},
                          stage_engines(model, adapters, threads), std::move(cores));
 }
 
@@ -130,6 +138,7 @@ Method dex_method(std::shared_ptr<ExploreOptions> o) {
           .check =
               [o](const DepthSet& depths) {
                 o->policy().check(depths.num_stages());
+                parse_head_use(o->head);
                 o->cores(depths.num_stages());
               },
           .make =
@@ -141,10 +150,15 @@ Method dex_method(std::shared_ptr<ExploreOptions> o) {
                 const int threads = cores.empty() ? std::max(1, session.threads() / stages) : 1;
                 LatticePolicy policy = o->policy();
                 auto engines = stage_engines(model, session.adapters(), threads);
-                if (o->auto_rows()) policy.costs = measure_costs(model, engines, policy.rows);
+                const bool shared =
+                    shares_head(parse_head_use(o->head), model.config, model.vocab, stages);
+                if (shared)
+                  spdlog::info("the explorers share the head: each reads its ids for all exits");
+                if (o->auto_rows())
+                  policy.costs = measure_costs(model, engines, policy.rows, shared);
                 auto drafts = drafts_of(policy);
                 return local_explorers(
-                    model, ExplorePlan{model.depths, std::move(policy), std::move(drafts)},
+                    model, ExplorePlan{model.depths, std::move(policy), std::move(drafts), shared},
                     std::move(engines), cores);
               }};
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/model/adapter.h"
+#include "common/model/head_use.h"
 #include "decode/methods/method.h"
 
 namespace dex {
@@ -16,7 +17,7 @@ constexpr int kLookup = 8;         // tokens of a drafted block
 constexpr int kMostAutoRows = 32;  // what auto may take
 
 struct ExploreOptions {
-  std::string expand = "budget", rows = "auto", devices;
+  std::string expand = "budget", rows = "auto", head = "auto", devices;
   int width = 8;
   std::optional<int> lookup;  // none: kLookup, or 0 in `full`
   bool no_decs = false, single_exit = false;
@@ -44,6 +45,7 @@ DraftMaker drafts_of(const LatticePolicy& policy);  // prompt lookup, where it i
 // reference must outlive the decoder.
 std::unique_ptr<Decoder> dex_decoder(const Model& model, const Adapters& adapters,
                                      LatticePolicy policy, int threads, std::vector<int> cores,
-                                     DraftMaker drafts = nullptr);
+                                     DraftMaker drafts = nullptr,
+                                     HeadUse head = HeadUse::automatic);
 
 }  // namespace dex

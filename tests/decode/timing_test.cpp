@@ -43,6 +43,17 @@ class ClockedEngine final : public StageEngine {
   std::vector<ExitAnswer> read(const at::Tensor& h, const ExitQuestion& question) override {
     return engine_.read(h, question);
   }
+  at::Tensor exit_rows(const at::Tensor& h, bool bare) override {
+    return engine_.exit_rows(h, bare);
+  }
+  std::vector<RowSlices> look(const at::Tensor& rows, std::span<const ExitQuestion> questions,
+                              HeadShare share) override {
+    return engine_.look(rows, questions, share);
+  }
+  std::vector<ExitAnswer> answers(std::span<const RowSlices> parts,
+                                  const ExitQuestion& question) override {
+    return engine_.answers(parts, question);
+  }
 
  private:
   CpuEngine engine_;

@@ -25,7 +25,7 @@ inline at::Tensor all_logits(const Model& model, std::span<const Token> ids, int
     at::Tensor x = model.embedding->rows(ids.subspan(first, count));
     for (std::size_t k = 0; k < caches.size(); ++k)
       model.stages[k].forward(x, RowLayout::contiguous(first, count, context), caches[k], pool);
-    parts.push_back(model.head->logits(x, pool));
+    parts.push_back(model.head->logits(model.head->norm(x), HeadShare::whole(model.vocab), pool));
   }
   return at::cat(parts);
 }

@@ -74,8 +74,11 @@ TEST_CASE("ids without a token are never emitted, in a hole or past the last one
     ThreadPool pool(1);
     const auto answers =
         Exit(*model.head, nullptr)
-            .read(h, kRows, std::vector<std::vector<Token>>(5, {kAdded - 1, kAdded}),
-                  {0, 1, 2, 3, 4}, pool);
+            .read(h,
+                  {.width = kRows,
+                   .asked = std::vector<std::vector<Token>>(5, {kAdded - 1, kAdded}),
+                   .positions = {0, 1, 2, 3, 4}},
+                  pool);
     for (const ExitAnswer& answer : answers) {
       CHECK(answer.numbers);
       REQUIRE(answer.tokens.size() == test::kByteVocabulary + 1);
