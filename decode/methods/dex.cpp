@@ -9,8 +9,8 @@
 #include "common/base/log.h"
 #include "common/explore/lookup_proposer.h"
 #include "common/model/cpu_engine.h"
-#include "decode/explorer/measure_costs.h"
 #include "decode/methods/local_explorers.h"
+#include "decode/methods/round_costs.h"
 #include "decode/session.h"
 
 namespace dex {
@@ -45,6 +45,9 @@ void add_options(CLI::App& command, ExploreOptions& o) {
                   "Who reads the model's head: shared (each explorer a part of it, for all exits), "
                   "whole (each all of it), or auto: shared where it outweighs a quarter of a stage")
       ->capture_default_str();
+  command.add_option("--costs", o.costs,
+                     "--rows auto: a file of what rounds cost, read, or made where it is not "
+                     "(default: costs.json in the user's cache folder)");
   command.add_option("--width", o.width, "budget: ranked tokens taken from each exit")
       ->capture_default_str();
   command.add_flag("--no-decs", o.no_decs,
@@ -155,7 +158,7 @@ Method dex_method(std::shared_ptr<ExploreOptions> o) {
                 if (shared)
                   spdlog::info("the explorers share the head: each reads its ids for all exits");
                 if (o->auto_rows())
-                  policy.costs = measure_costs(model, engines, policy.rows, shared);
+                  policy.costs = round_costs(*o, session, engines, "dex " + model.depths.text(), shared);
                 auto drafts = drafts_of(policy);
                 return local_explorers(
                     model, ExplorePlan{model.depths, std::move(policy), std::move(drafts), shared},

@@ -1,6 +1,7 @@
 // Depth exploration (paper, Algorithm 1): an explorer for each depth, each in a thread of this
 // process.
 #pragma once
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -21,6 +22,7 @@ struct ExploreOptions {
   int width = 8;
   std::optional<int> lookup;  // none: kLookup, or 0 in `full`
   bool no_decs = false, single_exit = false;
+  std::filesystem::path costs;  // of a CostFile; empty: the user's own
 
   LatticePolicy policy() const;         // Error(usage) on a contradiction
   LatticePolicy lookup_policy() const;  // of decoding with drafts alone

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "common/model/cpu_engine.h"
-#include "decode/explorer/measure_costs.h"
 #include "decode/methods/local_explorers.h"
+#include "decode/methods/round_costs.h"
 #include "decode/session.h"
 
 namespace dex {
@@ -39,7 +39,8 @@ Method lookup_method(std::shared_ptr<const ExploreOptions> options) {
                 const Model& model = session.model();
                 LatticePolicy policy = options->lookup_policy();
                 auto engines = whole_model(model, session.threads());
-                if (options->auto_rows()) policy.costs = measure_costs(model, engines, policy.rows);
+                if (options->auto_rows())
+                  policy.costs = round_costs(*options, session, engines, "lookup");
                 return decoder_of(model, std::move(policy), std::move(engines));
               }};
 }

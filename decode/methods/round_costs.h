@@ -1,0 +1,19 @@
+// What a round of a method costs here: measured once by machine, shape of the model and method.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/explore/row_costs.h"
+#include "common/model/stage_engine.h"
+#include "decode/methods/dex.h"
+
+namespace dex {
+
+// `what`: the method and what of it changes a round. `shared_head`: see measure_costs().
+std::shared_ptr<const RowCosts> round_costs(
+    const ExploreOptions& options, const Session& session,
+    const std::vector<std::unique_ptr<StageEngine>>& engines, const std::string& what,
+    bool shared_head = false);
+
+}  // namespace dex
