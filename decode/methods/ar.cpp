@@ -2,6 +2,7 @@
 
 #include "common/model/cpu_engine.h"
 #include "common/model/prefill.h"
+#include "decode/methods/round_costs.h"
 #include "decode/session.h"
 
 namespace dex {
@@ -72,12 +73,19 @@ std::unique_ptr<Decoder> plain_decoder(const ModelInfo& model, std::unique_ptr<S
   return std::make_unique<PlainDecoder>(model, std::move(engine), clock);
 }
 
-Method ar_method() {
-  return {.name = "ar",
-          .summary = "plain decoding",
-          .is_reference = true,
-          .make = [](const Session& session) {
-            return plain_decoder(session.model(), session.threads());
+Method ar_method() { return ar_method(std::make_shared<const ExploreOptions>()); }
+
+Method ar_method(std::shared_ptr<const ExploreOptions> options) {
+  return {
+      .name = "ar",
+      .summary = "plain decoding",
+      .is_reference = true,
+      .make =
+          [](const Session& session) { return plain_decoder(session.model(), session.threads()); },
+      .estimate =
+          [options](const Session& session) {
+            return std::optional(
+                estimated_seconds(*plain_costs(*options, session), 1, /*drafts=*/false));
           }};
 }
 

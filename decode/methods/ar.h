@@ -8,7 +8,11 @@
 
 namespace dex {
 
+struct ExploreOptions;
+
 Method ar_method();
+// `options`: where costs of rounds are kept.
+Method ar_method(std::shared_ptr<const ExploreOptions> options);
 
 std::unique_ptr<Decoder> plain_decoder(const Model& model, int threads);
 // Over an engine that holds all layers. Model and clock must outlive it.

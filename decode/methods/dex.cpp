@@ -26,11 +26,35 @@ std::vector<std::unique_ptr<StageEngine>> stage_engines(const Model& model,
   return engines;
 }
 
+// Those that mean exploration alone: given, they choose it.
+void add_own_options(CLI::App& command, ExploreOptions& o) {
+  CLI::Option* const own[] = {
+      command
+          .add_option("--expand", o.expand,
+                      "Which rows are explored: full (the paper's lattice) or budget")
+          ->capture_default_str(),
+      command.add_option("--width", o.width, "budget: ranked tokens taken from each exit")
+          ->capture_default_str(),
+      command.add_flag("--no-decs", o.no_decs,
+                       "full: exits propose their best token even if a shallower one did"),
+      command.add_flag("--single-exit", o.single_exit, "full: only the first exit proposes"),
+      command
+          .add_option("--head", o.head,
+                      "Who reads the model's head: shared (each explorer a part of it, for all "
+                      "exits), whole (each all of it), or auto: shared where it outweighs a "
+                      "quarter of a stage")
+          ->capture_default_str(),
+      command.add_option(
+          "--devices", o.devices,
+          "One device per explorer, such as cpu:0,cpu:1 (default: the system places them)")};
+  for (CLI::Option* option : own)
+    option->each([&o, name = option->get_name()](const std::string&) {
+      if (o.asked_by.empty()) o.asked_by = name;
+    });
+}
+
 void add_options(CLI::App& command, ExploreOptions& o) {
-  command
-      .add_option("--expand", o.expand,
-                  "Which rows are explored: full (the paper's lattice) or budget")
-      ->capture_default_str();
+  add_own_options(command, o);
   command
       .add_option("--rows", o.rows,
                   "budget, lookup: new rows per round, or auto: those worth their time here")
@@ -40,22 +64,28 @@ void add_options(CLI::App& command, ExploreOptions& o) {
                   "budget, lookup: tokens of a block drafted from the text itself, at most (0: "
                   "none)")
       ->default_str("8");
-  command
-      .add_option("--head", o.head,
-                  "Who reads the model's head: shared (each explorer a part of it, for all exits), "
-                  "whole (each all of it), or auto: shared where it outweighs a quarter of a stage")
-      ->capture_default_str();
   command.add_option("--costs", o.costs,
                      "--rows auto: a file of what rounds cost, read, or made where it is not "
                      "(default: costs.json in the user's cache folder)");
-  command.add_option("--width", o.width, "budget: ranked tokens taken from each exit")
-      ->capture_default_str();
-  command.add_flag("--no-decs", o.no_decs,
-                   "full: exits propose their best token even if a shallower one did");
-  command.add_flag("--single-exit", o.single_exit, "full: only the first exit proposes");
-  command.add_option(
-      "--devices", o.devices,
-      "One device per explorer, such as cpu:0,cpu:1 (default: the system places them)");
+}
+
+bool shares_head(const ExploreOptions& o, const Model& model) {
+  return shares_head(parse_head_use(o.head), model.config, model.vocab, model.depths.num_stages());
+}
+
+std::shared_ptr<const RowCosts> costs_of(const ExploreOptions& o, const Session& session,
+                                         const std::vector<std::unique_ptr<StageEngine>>& engines) {
+  const Model& model = session.model();
+  return round_costs(o, session, engines, "dex " + model.depths.text(), shares_head(o, model));
+}
+
+// Half of the exits are taken for right.
+std::optional<double> estimate(const ExploreOptions& o, const Session& session) {
+  const int stages = session.model().depths.num_stages();
+  if (!session.has_adapters() || !o.auto_rows()) return std::nullopt;
+  const auto engines =
+      stage_engines(session.model(), session.adapters(), std::max(1, session.threads() / stages));
+  return estimated_seconds(*costs_of(o, session, engines), (stages + 1) / 2.0, o.lookup != 0);
 }
 
 }  // namespace
@@ -153,17 +183,17 @@ Method dex_method(std::shared_ptr<ExploreOptions> o) {
                 const int threads = cores.empty() ? std::max(1, session.threads() / stages) : 1;
                 LatticePolicy policy = o->policy();
                 auto engines = stage_engines(model, session.adapters(), threads);
-                const bool shared =
-                    shares_head(parse_head_use(o->head), model.config, model.vocab, stages);
+                const bool shared = shares_head(*o, model);
                 if (shared)
                   spdlog::info("the explorers share the head: each reads its ids for all exits");
-                if (o->auto_rows())
-                  policy.costs = round_costs(*o, session, engines, "dex " + model.depths.text(), shared);
+                if (o->auto_rows()) policy.costs = costs_of(*o, session, engines);
                 auto drafts = drafts_of(policy);
                 return local_explorers(
                     model, ExplorePlan{model.depths, std::move(policy), std::move(drafts), shared},
                     std::move(engines), cores);
-              }};
+              },
+          .asked_by = [o] { return o->asked_by; },
+          .estimate = [o](const Session& session) { return estimate(*o, session); }};
 }
 
 }  // namespace dex

@@ -23,6 +23,7 @@ struct ExploreOptions {
   std::optional<int> lookup;  // none: kLookup, or 0 in `full`
   bool no_decs = false, single_exit = false;
   std::filesystem::path costs;  // of a CostFile; empty: the user's own
+  std::string asked_by;         // the first option given that means exploration alone
 
   LatticePolicy policy() const;         // Error(usage) on a contradiction
   LatticePolicy lookup_policy() const;  // of decoding with drafts alone

@@ -10,13 +10,6 @@
 namespace dex {
 namespace {
 
-std::vector<std::unique_ptr<StageEngine>> whole_model(const Model& model, int threads) {
-  std::vector<std::unique_ptr<StageEngine>> engines;
-  engines.push_back(std::make_unique<CpuEngine>(model, StageShare{0, model.depths.num_stages()},
-                                                nullptr, std::make_shared<ThreadPool>(threads)));
-  return engines;
-}
-
 std::unique_ptr<Decoder> decoder_of(const Model& model, LatticePolicy policy,
                                     std::vector<std::unique_ptr<StageEngine>> engines) {
   ExplorePlan plan{DepthSet({}, model.config.num_layers), std::move(policy), nullptr};
@@ -25,6 +18,13 @@ std::unique_ptr<Decoder> decoder_of(const Model& model, LatticePolicy policy,
 }
 
 }  // namespace
+
+std::vector<std::unique_ptr<StageEngine>> whole_model(const Model& model, int threads) {
+  std::vector<std::unique_ptr<StageEngine>> engines;
+  engines.push_back(std::make_unique<CpuEngine>(model, StageShare{0, model.depths.num_stages()},
+                                                nullptr, std::make_shared<ThreadPool>(threads)));
+  return engines;
+}
 
 std::unique_ptr<Decoder> lookup_decoder(const Model& model, LatticePolicy policy, int threads) {
   return decoder_of(model, std::move(policy), whole_model(model, threads));
@@ -42,7 +42,11 @@ Method lookup_method(std::shared_ptr<const ExploreOptions> options) {
                 if (options->auto_rows())
                   policy.costs = round_costs(*options, session, engines, "lookup");
                 return decoder_of(model, std::move(policy), std::move(engines));
-              }};
+              },
+          .estimate = [options](const Session& session) -> std::optional<double> {
+            if (options->lookup == 0) return std::nullopt;
+            return estimated_seconds(*plain_costs(*options, session), 1, /*drafts=*/true);
+          }};
 }
 
 }  // namespace dex

@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,12 @@ struct Method {
   // Error(usage) when the options cannot be: before weights are read, whatever method is chosen.
   std::function<void(const DepthSet&)> check = [](const DepthSet&) {};
   std::function<std::unique_ptr<Decoder>(const Session&)> make;
+  // For choosing where none is named. An option that means this method alone and was given; else
+  // seconds a token by what rounds cost here, none where it cannot be.
+  std::function<std::string()> asked_by = [] { return std::string(); };
+  std::function<std::optional<double>(const Session&)> estimate = [](const Session&) {
+    return std::optional<double>();
+  };
 
   // Whose exits its tokens are counted by.
   DepthSet depths(const DepthSet& explored) const;
@@ -40,6 +47,9 @@ class Methods {
   // Error(usage) with what was `said`, such as "--method is", the name and the methods there are.
   const Method& named(const std::string& name, const std::string& said) const;
   const Method& reference() const;
+  // The one that was asked for by its options, else the quickest by their estimates; `why` becomes
+  // what to tell of it.
+  const Method& fastest(const Session& session, std::string& why) const;
   std::string described() const;  // "dex (depth exploration) or ar (plain decoding)"
 
   void add_options(CLI::App& command) const;

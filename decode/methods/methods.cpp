@@ -10,7 +10,7 @@ namespace dex {
 
 Methods::Methods() {
   const auto options = std::make_shared<ExploreOptions>();
-  methods_ = {dex_method(options), lookup_method(options), ar_method()};
+  methods_ = {dex_method(options), lookup_method(options), ar_method(options)};
 }
 
 DepthSet Method::depths(const DepthSet& explored) const {
@@ -30,6 +30,27 @@ const Method& Methods::reference() const {
   for (const Method& method : methods_)
     if (method.is_reference) return method;
   fail(ExitCode::bug, "no method is the reference");
+}
+
+const Method& Methods::fastest(const Session& session, std::string& why) const {
+  for (const Method& method : methods_)
+    if (const std::string option = method.asked_by(); !option.empty()) {
+      why = fmt::format("{} ({}), as {} is given", method.name, method.summary, option);
+      return method;
+    }
+  const Method* best = &reference();
+  double least = 0;
+  std::vector<std::string> told;
+  for (const Method& method : methods_) {
+    const auto seconds = method.estimate(session);
+    if (!seconds) continue;
+    told.push_back(fmt::format("{} {:.1f}", method.name, 1e3 * *seconds));
+    if (told.size() > 1 && *seconds >= least) continue;
+    best = &method, least = *seconds;
+  }
+  why = fmt::format("{} ({}): estimated ms a token here: {}; --method forces one", best->name,
+                    best->summary, fmt::join(told, ", "));
+  return *best;
 }
 
 std::string Methods::described() const {

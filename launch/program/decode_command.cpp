@@ -22,7 +22,7 @@ namespace {
 struct DecodeOptions {
   SessionOptions session;
   Methods methods;
-  std::string method = "dex", prompt, chat, prompt_ids;
+  std::string method, prompt, chat, prompt_ids;
   std::filesystem::path input, output;
   int max_tokens = 128;
   bool overwrite = false, verify = false, json = false, ignore_stop = false, parse_special = false;
@@ -36,7 +36,14 @@ struct DecodeOptions {
             .limits = limits(),
             .parse_special = parse_special};
   }
-  const Method& chosen() const { return methods.named(method, "--method is"); }
+  // The one that is named, or the one that is best here: the log then says why.
+  const Method& chosen(const Session& session) const {
+    if (!method.empty()) return methods.named(method, "--method is");
+    std::string why;
+    const Method& best = methods.fastest(session, why);
+    spdlog::info("method {}", why);
+    return best;
+  }
   Session open() const {
     return Session(session, [this](const DepthSet& depths) { methods.check(depths); });
   }
@@ -69,7 +76,8 @@ std::string text_of(const Session& session, const DecodeResult& result) {
 int decode_prompt(const DecodeOptions& options) {
   const Session session = options.open();
   const auto prompt = prompt_of(options, session);
-  const auto decoder = options.chosen().make(session);
+  const Method& method = options.chosen(session);
+  const auto decoder = method.make(session);
   const DepthSet& explored = session.model().depths;
 
   std::optional<TextStream> stream;
@@ -82,10 +90,10 @@ int decode_prompt(const DecodeOptions& options) {
   const DecodeResult result = decoder->generate(prompt, options.limits(), stream_out);
   if (stream) std::cout << stream->finish() << "\n";
 
-  DecodeTally tally(options.chosen().depths(explored));
+  DecodeTally tally(method.depths(explored));
   tally.add(result);
   nlohmann::json line = {{"command", "decode"},
-                         {"method", options.method},
+                         {"method", method.name},
                          {"dtype", options.session.dtype},
                          {"ids", result.ids()},
                          {"ids_hash", fmt::format("{:016x}", hash_of(result.ids()))},
@@ -100,7 +108,7 @@ int decode_prompt(const DecodeOptions& options) {
     DecodeTally plain_tally(options.methods.reference().depths(explored));
     plain_tally.add(plain);
     const auto difference = first_difference(plain, result);
-    show(speed_table(plain_tally, tally, options.method));
+    show(speed_table(plain_tally, tally, method.name));
     line["verified"] = !difference;
     line["plain"] = plain_tally.json();
     if (difference)
@@ -123,7 +131,7 @@ void check(const DecodeOptions& o) {
           prompts);
   require(o.input.empty() == o.output.empty(), ExitCode::usage,
           "--input and --output belong together");
-  o.chosen();
+  if (!o.method.empty()) o.methods.named(o.method, "--method is");
   require(o.max_tokens >= 1, ExitCode::usage, "--max-tokens is {}, wanted at least 1",
           o.max_tokens);
   if (!o.prompt_ids.empty()) parse_ids(o.prompt_ids);
@@ -133,7 +141,8 @@ void check(const DecodeOptions& o) {
 int run(const DecodeOptions& o) {
   check(o);
   if (o.input.empty()) return decode_prompt(o);
-  return run_jobs(o.open(), o.chosen(), o.jobs());
+  const Session session = o.open();
+  return run_jobs(session, o.chosen(session), o.jobs());
 }
 
 }  // namespace
@@ -142,7 +151,8 @@ void add_decode_command(CLI::App& program, std::function<int()>& chosen) {
   auto o = std::make_shared<DecodeOptions>();
   CLI::App& c = *program.add_subcommand("decode", "Decode a prompt or a file of prompts");
   add_session_options(c, o->session);
-  c.add_option("--method", o->method, o->methods.described())->capture_default_str();
+  c.add_option("--method", o->method,
+               o->methods.described() + " (default: the quickest here, which the log names)");
   c.add_option("--prompt", o->prompt, "Text to continue");
   c.add_option("--chat", o->chat, "A user's message to answer, through the model's chat template");
   c.add_option("--prompt-ids", o->prompt_ids, "Token ids to continue, such as 1,2,3");
