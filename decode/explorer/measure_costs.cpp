@@ -74,7 +74,8 @@ std::shared_ptr<const RowCosts> measure_costs(
       }
       seconds += least;
     }
-    points.push_back({count, seconds});
+    // a row more takes no less: what says so was disturbed
+    points.push_back({count, points.empty() ? seconds : std::max(seconds, points.back().seconds)});
   }
   return std::make_shared<const RowCosts>(std::move(points));
 }

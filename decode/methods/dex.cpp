@@ -64,9 +64,10 @@ void add_options(CLI::App& command, ExploreOptions& o) {
                   "budget, lookup: tokens of a block drafted from the text itself, at most (0: "
                   "none)")
       ->default_str("8");
-  command.add_option("--costs", o.costs,
-                     "--rows auto: a file of what rounds cost, read, or made where it is not "
-                     "(default: costs.json in the user's cache folder)");
+  command.add_option(
+      "--costs", o.costs,
+      "--rows auto: a file of what rounds cost, read, and added to where this one is not in it "
+      "(default: costs.json in the user's cache folder)");
 }
 
 bool shares_head(const ExploreOptions& o, const Model& model) {

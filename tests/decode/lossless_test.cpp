@@ -14,6 +14,7 @@
 #include "decode/explorer/transport_links.h"
 #include "decode/methods/ar.h"
 #include "decode/methods/dex.h"
+#include "decode/methods/lookup.h"
 #include "decode/verify.h"
 #include "tests/support/breaking_model.h"
 #include "tests/support/byte_tokenizer.h"
@@ -52,6 +53,13 @@ std::vector<LatticePolicy> policies() {
                                  {.expand = Expand::full, .decs = false},
                                  {.expand = Expand::full, .single_exit = true}};
   for (int rows : {1, 4, 16}) all.push_back({.rows = rows});
+  // drafts beside the exits: all that fit, and as many as cheap and dear rows are worth
+  all.push_back({.rows = 8, .lookup = 4});
+  for (const double dear : {1.5, 8.0})
+    all.push_back({.rows = 16,
+                   .lookup = 8,
+                   .costs = std::make_shared<const RowCosts>(
+                       std::vector<RowCosts::Point>{{1, 1.0}, {8, dear}})});
   return all;
 }
 
@@ -90,6 +98,29 @@ TEST_CASE("exploration equals plain decoding for every K, policy, dtype, adapter
   WARN(compared
        << " tokens compared in ids and bits of the final logits; near ties among the plain ones: "
        << near_ties);
+}
+
+TEST_CASE(
+    "drafts alone equal plain decoding, and bring several tokens a round where text repeats") {
+  const test::TempDir dir;
+  const auto path = test::TinyModel{.layers = 4, .vocab = 61, .scale = 0.2f}.write(dir / "model");
+  for (Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::i8}) {
+    const Model model = Model::load(path, DepthSet({2}, 4), dtype);
+    std::vector<Token> prompt = random_prompt(20, 61, 9);
+    for (int i = 0; i < 60; ++i) prompt.push_back(prompt[std::size_t(i)]);
+    const Limits limits{.max_tokens = 100, .ignore_stop = true};
+    const DecodeResult want = plain_decoder(model, 1)->generate(prompt, limits, {});
+    for (const int lookup : {1, 4, 8})
+      for (const int rows : {1, 2, 9}) {
+        const LatticePolicy policy{.rows = rows, .width = 1, .lookup = lookup};
+        const DecodeResult got = lookup_decoder(model, policy, 2)->generate(prompt, limits, {});
+        CAPTURE(name_of(dtype), lookup, rows);
+        REQUIRE(first_difference(want, got).value_or("equal") == "equal");
+        // greedy text of a small random model runs in a circle
+        if (lookup == 8 && rows == 9) CHECK(got.rounds < 70);
+        if (rows == 1) CHECK(got.rounds == 100);
+      }
+  }
 }
 
 TEST_CASE("exact ties go to the lowest id in plain and explored decoding") {

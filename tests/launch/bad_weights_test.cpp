@@ -83,7 +83,7 @@ TEST_CASE(
   const auto jobs = dir.write("jobs.jsonl", "{\"prompt\":\"a\"}\n").string();
   for (const char* dtype : {"f32", "bf16"})
     for (const std::string& command : std::vector<std::string>{
-             "decode --prompt-ids 1,2", "decode --prompt-ids 1,2 --method ar",
+             "decode --prompt-ids 1,2 --method dex", "decode --prompt-ids 1,2 --method ar",
              "bench --tokens 2 --prompt-tokens 2",
              "ead --prompts " + jobs + " --out " + (dir / "ead").string(),
              "train --depths 2 --eval-samples 0 --data " + (dir / "data").string() + " --out " +

@@ -60,7 +60,8 @@ TEST_CASE("exit codes tell who can help, and the last line on stdout is the resu
   const auto model = dex::test::TinyModel{.vocab = dex::test::kByteVocabulary}.write(dir / "m");
   dex::test::write_byte_tokenizer(model);
   dir.write("jobs.jsonl", "{\"prompt\":\"a\"}\nnot json\n");
-  const std::string decode = "--quiet decode --max-tokens 3 --depths 2 --model " + model.string();
+  const std::string decode =
+      "--quiet decode --method dex --max-tokens 3 --depths 2 --model " + model.string();
   const std::string jobs = (dir / "jobs.jsonl").string(), out = (dir / "out.jsonl").string();
 
   const Outcome good = dex_program(decode + " --prompt-ids 1,2,3 --verify");
@@ -179,7 +180,7 @@ TEST_CASE("options come from a file, and the command line goes before it") {
   const std::string file =
       dir.write("options.conf", "# a comment\n\nmodel = " + model.string() +
                                     "\r\n  prompt-ids = 1,2,3\nmax-tokens=5\njson = "
-                                    "true\nignore-stop = true\ndepths = 1,3")
+                                    "true\nignore-stop = true\ndepths = 1,3\nmethod = dex")
           .string();
   const auto five = result(dex_program("--quiet decode --config " + file));
   CHECK(five.at("ids").size() == 5);

@@ -81,9 +81,9 @@ TEST_CASE("explorers and pools that cannot all be born end dex decode with an er
   const TrainingJob job;
   run_until_done(
       [&] {
-        return std::vector<Command>{{job.program(), "decode", "--model", job.dir / "model",
-                                     "--depths", "1,2,3", "--threads", "8", "--prompt-ids", "1,2,3",
-                                     "--max-tokens", "4"}};
+        return std::vector<Command>{{job.program(), "decode", "--method", "dex", "--model",
+                                     job.dir / "model", "--depths", "1,2,3", "--threads", "8",
+                                     "--prompt-ids", "1,2,3", "--max-tokens", "4"}};
       },
       job, 4);
 }

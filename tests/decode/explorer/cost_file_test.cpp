@@ -63,7 +63,8 @@ TEST_CASE("a damaged file of costs is refused by its name, the user's own is mea
   const auto own = dir / "dex" / "costs.json";
   make_directory(own.parent_path());
   for (const char* damaged :
-       {"", "{", "[]", R"({"seconds": 3})", R"({"seconds": {"a": [[1, 0.1]]}})",
+       {"", "{", "[]", R"({"seconds": 3})", R"({"seconds": []})",
+        R"({"seconds": [[[1, 0.1], [2, 0.2]]]})", R"({"seconds": {"a": [[1, 0.1]]}})",
         R"({"seconds": {"a": [[2, 0.1], [3, 0.2]]}})", R"({"seconds": {"a": [[1, -1], [2, 1]]}})",
         R"({"seconds": {"a": [[1, "x"], [2, 1]]}})", R"({"other": {}})"}) {
     CAPTURE(damaged);
