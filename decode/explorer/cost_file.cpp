@@ -31,7 +31,9 @@ RowCosts parse_costs(const Json& pairs) {
 Json read_seconds(const fs::path& path) {
   if (path.empty() || !fs::exists(path)) return Json::object();
   try {
-    Json seconds = Json::parse(read_file(path)).at("seconds").get<Json::object_t>();
+    Json seconds = Json::parse(read_file(path)).at("seconds");
+    require(seconds.is_object(), ExitCode::usage, "seconds is {}, wanted an object",
+            seconds.type_name());
     for (const Json& pairs : seconds) parse_costs(pairs);
     return seconds;
   } catch (const Json::exception& e) {
