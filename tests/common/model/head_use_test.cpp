@@ -32,7 +32,7 @@ TEST_CASE("a head is shared by itself where it outweighs a quarter of an explore
   }
 }
 
-TEST_CASE("--head takes auto, whole and shared") {
+TEST_CASE("the head is used as auto, whole or shared") {
   CHECK(parse_head_use("auto") == HeadUse::automatic);
   CHECK(parse_head_use("whole") == HeadUse::whole);
   CHECK(parse_head_use("shared") == HeadUse::shared);
