@@ -12,22 +12,15 @@ namespace dex::cuda {
 namespace {
 
 TEST_CASE("without CUDA every call says that there is no device") {
-  const int errors[] = {linear({}, {}, nullptr),
-                        linear_add({}, 1, {}, nullptr),
-                        finish_linear({}, nullptr),
-                        induce_rows({}, {}, nullptr),
-                        rms_norm({}, nullptr),
-                        rope({}, nullptr),
-                        silu_mul({}, nullptr),
-                        axpy({}, nullptr),
-                        kv_append({}, nullptr),
-                        convert(nullptr, nullptr, 0, Dtype::f32, nullptr),
-                        split_qkv({}, nullptr),
-                        gather_rows({}, nullptr),
-                        tree_attention({}, {}, nullptr),
-                        topk_tokens({}, {}, nullptr),
-                        distill_rows({}, nullptr),
-                        decoder_layer({}, {}, nullptr)};
+  const int errors[] = {
+      linear({}, {}, nullptr),         linear_add({}, 1, {}, nullptr),
+      finish_linear({}, nullptr),      induce_rows({}, {}, nullptr),
+      rms_norm({}, nullptr),           rope({}, nullptr),
+      silu_mul({}, nullptr),           axpy({}, nullptr),
+      kv_append({}, nullptr),          convert(nullptr, nullptr, 0, Dtype::f32, nullptr),
+      split_qkv({}, nullptr),          gather_rows({}, nullptr),
+      tree_attention({}, {}, nullptr), topk_tokens({}, {}, nullptr),
+      distill_rows({}, nullptr),       decoder_layer({}, {}, nullptr)};
   for (const int error : errors) CHECK(error == kNoDevice);
   CHECK(error_text(kNoDevice) == "built without CUDA");
   CHECK(linear_workspace({}) + decoder_layer_workspace({}) + induce_rows_workspace({}) +
