@@ -3,6 +3,7 @@
 // near misses common.
 #pragma once
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <numeric>
 #include <vector>
@@ -40,7 +41,7 @@ class ToyExits {
     a.tokens.assign(order.begin(), order.begin() + std::min(width, vocab_));
     const auto p = [&](Token t) {
       const auto rank = std::find(order.begin(), order.end(), t) - order.begin();
-      return 1.0f / float(2 << rank);
+      return std::ldexp(0.5f, -int(rank));
     };
     for (Token t : a.tokens) a.probabilities.push_back(p(t));
     for (Token t : asked) a.asked.push_back(p(t));
