@@ -127,6 +127,7 @@ class JobsRun {
   void report() const {
     show(tally_.table());
     Json line = {{"command", "decode"},
+                 {"method", name_},
                  {"output", options_.output.string()},
                  {"answered", done_ - bad_},
                  {"bad_lines", bad_}};
